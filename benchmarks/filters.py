@@ -21,7 +21,7 @@ from typing import Any
 from unittest.mock import patch
 
 import machine
-from millstream.records import DataProcessor, DuplicateFinder, Pipeline
+from millstream.records import CleaningPipeline, DataProcessor, DuplicateFinder
 from millstream.records.dedup import ExactDedup
 from millstream.records.quality import C4Quality, FineWebQuality, GopherQuality, GopherRepetition, words
 from millstream.sources import RecordBlock
@@ -46,7 +46,7 @@ def blocks(texts: list[str]) -> list[RecordBlock]:
 
 def ours(steps: list[DataProcessor], given: list[RecordBlock], *, dedup: bool) -> Callable[[], int]:
     def work() -> int:
-        pipeline = Pipeline([*steps, ExactDedup()] if dedup else steps)
+        pipeline = CleaningPipeline([*steps, ExactDedup()] if dedup else steps)
         kept = 0
         with tempfile.TemporaryDirectory() as folder:
             finder = DuplicateFinder(Path(folder) / "keys", key_words=2)

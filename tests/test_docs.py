@@ -25,9 +25,9 @@ from millstream.loaders import ChatKeywords, SharedKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.rollout_settings import StepKeywords
-from millstream.records.registry import _find, _known
+from millstream.records.recipe import _find, _known
 from millstream.sources.formats import _our_own
-from millstream.sources.text import _CODE
+from millstream.sources.plain_text import _CODE
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

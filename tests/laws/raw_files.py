@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from loaders.conversations import small
 from millstream import CharTokenizer
-from millstream.sources import stream
+from millstream.sources import decoding
 from millstream.storage import compress
 from millstream.streams import maker
 
@@ -82,7 +82,7 @@ class RawFiles:
 def small_steps() -> Iterator[pytest.MonkeyPatch]:
     """Let what is read from its front be read in small blocks, so that small files have many units; and look often."""
     with small() as patch:
-        patch.setattr(stream, "_LEAST_BLOCK", 16)
+        patch.setattr(decoding, "_LEAST_BLOCK", 16)
         patch.setattr(maker, "_LOOK_S", 0.002)
         yield patch
 

@@ -38,7 +38,7 @@ from millstream import (
     prepare,
 )
 from millstream.loaders.stream import AHEAD, StreamSpan
-from millstream.sources import FileFailure, identity, read_at
+from millstream.sources import FileFailure, file_digests, read_at
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
 
@@ -496,7 +496,7 @@ def test_files_that_cannot_be_read_are_told_when_they_are_read(tmp_path: Path, m
             raise FileFailure("unreadable", "it cannot be opened: Permission denied")
         return read(*given)
 
-    monkeypatch.setattr(identity, "read_at", refused)
+    monkeypatch.setattr(file_digests, "read_at", refused)
     with stream(tmp_path / "a.jsonl", batch_size=1) as loader:
         unreadable = loader.state_dict()["data"]["data"]["fingerprint"]
         failing.clear()

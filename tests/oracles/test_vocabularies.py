@@ -21,7 +21,7 @@ from typing import NamedTuple
 import pytest
 
 from millstream.tokens import load_tokenizer
-from millstream.tokens.engine import EngineTokenizer
+from millstream.tokens.fast_engine import EngineTokenizer
 
 pytestmark = pytest.mark.oracle
 

@@ -11,15 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import RecipeError
-from millstream.records import DataProcessor, Pipeline, Recipe, Reject
+from millstream.records import CleaningPipeline, DataProcessor, Recipe, Reject
 from millstream.records.dedup import ExactDedup
-from millstream.records.language import Language
-from millstream.records.length import Length
-from millstream.records.normalize import Normalize
-from millstream.records.patterns import Regex
+from millstream.records.normalize import Normalize, Regex
 from millstream.records.phrases import Blocklist, Decontaminate
 from millstream.records.pii import MaskPII
 from millstream.records.processor import FunctionProcessor, Outcome
+from millstream.records.quality import Language, Length
 from millstream.sources import Record
 from records.blocks import block_of, judged, record, texts_of
 from records.texts import made_page
@@ -39,7 +37,7 @@ TEXTS = st.lists(st.sampled_from(["ab", "c", "", "drop", "fail", "xyz"]), max_si
 
 @given(TEXTS)
 def test_every_record_comes_out_is_rejected_or_failed(texts: list[str]) -> None:
-    done = Pipeline([FunctionProcessor(per_letter), Length(max_words=1)]).run(block_of(texts))
+    done = CleaningPipeline([FunctionProcessor(per_letter), Length(max_words=1)]).run(block_of(texts))
 
     assert texts_of(done.block) == [letter for text in texts if text not in ("drop", "fail") for letter in text]
     assert done.counts["per_letter: asked to"] == texts.count("drop")
@@ -52,18 +50,18 @@ def test_every_record_comes_out_is_rejected_or_failed(texts: list[str]) -> None:
 @given(TEXTS)
 def test_callbacks_see_every_record_before_and_what_became_of_it_after(texts: list[str]) -> None:
     seen: list[str] = []
-    told: dict[int, Outcome] = {}
-    pipeline = Pipeline(
+    outcomes: dict[int, Outcome] = {}
+    pipeline = CleaningPipeline(
         [FunctionProcessor(per_letter), Regex(drop=("b",))],
         before=lambda record: seen.append(record.text),
-        after=lambda record, outcome: told.update({record.row: outcome}),
+        after=lambda record, outcome: outcomes.update({record.row: outcome}),
     )
 
     pipeline.run(block_of(texts))
 
     assert seen == texts
     for row, text in enumerate(texts):
-        outcome = told.get(row)
+        outcome = outcomes.get(row)
         if text in ("fail", ""):
             assert outcome is None
         elif text == "drop":
@@ -73,7 +71,7 @@ def test_callbacks_see_every_record_before_and_what_became_of_it_after(texts: li
 
 
 def test_a_failure_names_the_processor_the_record_and_the_error() -> None:
-    done = Pipeline([FunctionProcessor(per_letter)]).run(block_of(["ab", "fail"]))
+    done = CleaningPipeline([FunctionProcessor(per_letter)]).run(block_of(["ab", "fail"]))
 
     (bad,) = done.bad
     assert (bad.reason, bad.row, bad.start, bad.raw) == ("processor failed", 1, 10, b"fail")
@@ -82,7 +80,7 @@ def test_a_failure_names_the_processor_the_record_and_the_error() -> None:
 
 @pytest.mark.parametrize("wrong", [None, "text", ["text"], record("\ud800")])
 def test_an_outcome_that_is_none_is_a_failure_not_a_crash(wrong: object) -> None:
-    done = Pipeline([FunctionProcessor(lambda _: wrong)]).run(block_of(["a"]))  # type: ignore[arg-type,return-value]
+    done = CleaningPipeline([FunctionProcessor(lambda _: wrong)]).run(block_of(["a"]))  # type: ignore[arg-type,return-value]
 
     assert len(done.bad) == 1
     assert len(done.block) == 0
@@ -98,7 +96,7 @@ def test_a_block_that_fails_as_a_whole_is_tried_record_by_record() -> None:
         def process(self, record: Record) -> Outcome:
             return record
 
-    assert texts_of(Pipeline([Careless()]).run(block_of(["a", "b"])).block) == ["a", "b"]
+    assert texts_of(CleaningPipeline([Careless()]).run(block_of(["a", "b"])).block) == ["a", "b"]
 
 
 def test_threads_share_a_pipeline() -> None:
@@ -120,9 +118,9 @@ def test_threads_share_a_pipeline() -> None:
 
 def test_global_steps_come_last_and_give_keys_for_what_remains() -> None:
     with pytest.raises(RecipeError, match="put deduplication last"):
-        Pipeline([ExactDedup(), Length(min_words=1)])
+        CleaningPipeline([ExactDedup(), Length(min_words=1)])
 
-    done = Pipeline([Length(min_words=1), ExactDedup()]).run(block_of(["a", "", "b", "a"]))
+    done = CleaningPipeline([Length(min_words=1), ExactDedup()]).run(block_of(["a", "", "b", "a"]))
 
     assert [keys.shape for keys in done.keys] == [(3, 2)]
     assert done.keys[0][0].tolist() == done.keys[0][2].tolist() != done.keys[0][1].tolist()
@@ -167,7 +165,7 @@ def test_masks_are_pure_and_leave_private_addresses() -> None:
     assert isinstance(phone, Record) and phone.text == "call 555-0100 or 20 August 1999 12345"
 
 
-def test_languages_are_told_apart() -> None:
+def test_languages_are_outcomes_apart() -> None:
     importlib.import_module("py3langid")
     english = "The water of the river turns the wheel of the old mill, and the miller looks at it."
     german = "Das Wasser des Flusses dreht das Rad der alten Mühle, und der Müller sieht ihm dabei zu."

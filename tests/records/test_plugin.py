@@ -10,7 +10,7 @@ from pathlib import Path
 EXAMPLE = Path(__file__).parents[2] / "examples" / "millstream_shout"
 USE = """
 from millstream.records import Recipe
-from millstream.records.registry import known_processors
+from millstream.records.recipe import known_processors
 from millstream.sources import Record, RecordBlock
 block = RecordBlock.of([Record("hello", "a", 0, 0, 5), Record("psst, you", "a", 1, 6, 15)], "a")
 done = Recipe.of([{"name": "shout", "mark": "?!"}]).pipeline().run(block)

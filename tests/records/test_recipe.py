@@ -9,10 +9,9 @@ import pytest
 
 from millstream.errors import RecipeError
 from millstream.records import DataProcessor, Recipe, Reject, register_processor
-from millstream.records.length import Length
 from millstream.records.processor import Outcome
-from millstream.records.recipe import Step
-from millstream.records.registry import known_processors, make_processor
+from millstream.records.quality import Length
+from millstream.records.recipe import Step, known_processors, make_processor
 from millstream.sources import Record
 
 STEPS: list[Step] = [

@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from millstream import _core
 from millstream.records.dedup import ExactDedup, MinhashDedup
-from millstream.records.length import Length
 from millstream.records.normalize import Normalize
 from millstream.records.phrases import fold
-from millstream.records.quality import C4Quality, words
-from millstream.records.registry import make_processor
+from millstream.records.quality import C4Quality, Length, words
+from millstream.records.recipe import make_processor
 from records import reference
 from records.blocks import block_of, judged, record, texts_of
 from records.texts import made_page

@@ -56,7 +56,7 @@ def test_a_member_that_is_added_to_a_packed_file_is_read_alone(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("change", ["cut", "written over", "replaced"])
-def test_a_file_that_is_another_one_begins_anew_and_is_counted(tmp_path: Path, change: str) -> None:
+def test_a_file_that_is_another_one_begins_again_and_is_counted(tmp_path: Path, change: str) -> None:
     path, counted = tmp_path / "a.jsonl", Counter[str]()
     growing = GrowingLines(lambda reason: counted.update([reason]))
     path.write_text('{"text": "one"}\n{"text": "two"}\n')

@@ -46,7 +46,7 @@ def file(tmp_path: Path) -> FoundFile:
 
 
 def assert_refused(read: ChunkRead, file: FoundFile, message: str) -> None:
-    """Nothing of a file that fails is used, and who wants an error gets one that says why."""
+    """Nothing of a file that fails is used, and with on_bad="error" an error says why."""
     assert not len(read.block)
     with pytest.raises(SourceError, match=message):
         BadRecords("error").take(file.name, read.bad)

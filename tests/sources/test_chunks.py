@@ -16,7 +16,16 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from millstream.sources import Chunk, ChunkRead, FoundFile, Reading, Record, format_named, found, read_file
+from millstream.sources import (
+    Chunk,
+    ChunkRead,
+    FoundFile,
+    Reading,
+    Record,
+    format_named,
+    read_file,
+    source_file,
+)
 from millstream.sources.chunk import numbered
 from sources.samples import PACKERS, write
 from sources.test_tar import archive
@@ -94,6 +103,6 @@ def test_chunks_do_not_depend_on_the_blocks_that_a_file_is_read_in(
 ) -> None:
     format = format_named(file.format)
     chunks = [(chunk.start, chunk.stop) for chunk in format.chunks(file, READING)]
-    monkeypatch.setattr(found, "BLOCK_BYTES", 11)
+    monkeypatch.setattr(source_file, "BLOCK_BYTES", 11)
 
     assert [(chunk.start, chunk.stop) for chunk in format.chunks(file, READING)] == chunks

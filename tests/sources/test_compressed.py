@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import FileFailure, Reading, format_named, layout_of, zstd_frames
-from millstream.sources.decompress import compression_of, decompressed
+from millstream.sources import FileFailure, Reading, format_named, layout_of
+from millstream.sources.decompress import compression_of, decompressed, zstd_frames
 from sources.samples import PACKERS, judge, see, write
 
 PACKED = [ending for ending in PACKERS if ending]
@@ -57,7 +57,7 @@ def test_noise_is_a_failure_of_the_file_and_nothing_else(content: bytes, ending:
 
     with contextlib.suppress(FileFailure):
         assert len(b"".join(decompressed(iter([bytes(raw)]), kind, 1000, 1 << 24))) <= 1 << 24
-    zstd_frames.frames(lambda place, count: bytes(raw[place : place + count]), len(raw))
+    zstd_frames(lambda place, count: bytes(raw[place : place + count]), len(raw))
 
 
 @pytest.mark.parametrize("ending", PACKED)

@@ -59,7 +59,7 @@ def stream(column: pa.Array, name: str = "text") -> bytes:
 
 
 def with_far_view() -> bytes:
-    """A file of one text, whose view names a place a gigabyte behind its end."""
+    """A file of one text, whose view names a place a gigabyte past its end."""
     whole = bytearray(stream(pa.array([LONG], pa.string_view())))
     at = whole.index(struct.pack("<i4s", len(LONG), LONG[:4].encode()))
     whole[at + 12 : at + 16] = struct.pack("<i", 1 << 30)
@@ -80,7 +80,7 @@ def test_a_view_that_points_elsewhere_is_damage(tmp_path: Path, whole_rows: bool
         raw_record(file, Reading(whole_rows=whole_rows), 0, -1, -1)
 
 
-def test_a_damaged_batch_costs_the_rows_of_its_chunk_and_those_behind_it_are_read(tmp_path: Path) -> None:
+def test_a_damaged_batch_costs_the_rows_of_its_chunk_and_those_after_it_are_read(tmp_path: Path) -> None:
     column = pa.array([f"{n}: {LONG}" for n in range(9)], pa.string_view())
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, pa.schema([("text", column.type)])) as writer:

@@ -83,7 +83,7 @@ def test_a_file_that_was_cut_off_ends_with_one_bad_record(tmp_path: Path, size: 
 
 
 @pytest.mark.parametrize("chunk_bytes", [1, 1 << 20])
-def test_what_stands_behind_the_array_is_a_bad_record(tmp_path: Path, chunk_bytes: int) -> None:
+def test_what_follows_the_array_is_a_bad_record(tmp_path: Path, chunk_bytes: int) -> None:
     file = write(tmp_path / "a.json", b'[{"text": "one"}]\n[{"text": "two"}]')
 
     seen = see(file, chunk_bytes=chunk_bytes)
@@ -116,7 +116,7 @@ def test_an_element_that_is_too_long_is_refused_in_bounded_memory(tmp_path: Path
 
 
 def test_in_folders_they_are_taken_when_they_are_asked_for(tmp_path: Path) -> None:
-    """Most of them are settings: a folder of texts must not fail because somebody put a `config.json` into it."""
+    """Most of them are settings: a folder of texts must not fail because of a `config.json` in it."""
     array(tmp_path / "data.json", [{"text": "one"}])
     (tmp_path / "a.txt").write_text("x")
 

@@ -175,7 +175,7 @@ class Ending(Fortunes):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (Choosy, "cannot be made of Choosy.*choice"),
         (Unfinished, "cannot be made of Unfinished.*abstract"),
@@ -186,9 +186,9 @@ class Ending(Fortunes):
         ("jsonl", "no format"),
     ],
 )
-def test_what_is_no_format_is_refused_with_a_hint_and_not_registered(wrong: Any, told: str) -> None:
+def test_what_is_no_format_is_refused_with_a_hint_and_not_registered(wrong: Any, message: str) -> None:
     before = dict(formats._formats)
-    with pytest.raises(SourceError, match=told) as caught:
+    with pytest.raises(SourceError, match=message) as caught:
         register_format(wrong)
     assert caught.value.hint
     assert formats._formats == before

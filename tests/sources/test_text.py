@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import SourceError
-from millstream.sources import Reading, found
+from millstream.sources import Reading, source_file
 from sources.samples import PACKERS, Seen, judge, see, write
 
 
@@ -107,7 +107,7 @@ def test_chunks_limits_and_blocks_never_change_what_is_read(
         settings["documents"] = "separator" if separator else "line"
         whole = see(file, **settings)
         for block, chunk_bytes in itertools.product((1, 2, 7), (1, 2, 6, 50)):
-            monkeypatch.setattr(found, "BLOCK_BYTES", block)
+            monkeypatch.setattr(source_file, "BLOCK_BYTES", block)
 
             assert see(file, chunk_bytes=chunk_bytes, again=False, **settings) == whole
         monkeypatch.undo()
@@ -130,7 +130,7 @@ def test_every_encoding_gives_the_same_texts(encoding: str, ending: str) -> None
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("ending", PACKERS)
 def test_a_character_may_lie_across_any_two_blocks(encoding: str, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(found, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(source_file, "BLOCK_BYTES", 1)
 
     seen = read(
         PACKERS[ending]("ß\nüü\n".encode(encoding)), "a.txt" + ending, documents="line", encoding=ENCODINGS[encoding]

@@ -21,7 +21,7 @@ def bpe() -> BPETokenizer:
 
 @pytest.fixture(scope="session")
 def tokenizer_json(tmp_path_factory: pytest.TempPathFactory, bpe: BPETokenizer) -> Path:
-    """A folder as Hugging Face models have it, with settings that would cut and pad documents in silence."""
+    """A folder as Hugging Face models have it, with settings that would cut and pad documents silently."""
     folder = tmp_path_factory.mktemp("model")
     bpe.save(folder / "tokenizer.json")
     tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))

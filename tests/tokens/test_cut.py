@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
 from millstream.tokens import BPETokenizer, join_texts, load_tokenizer
-from millstream.tokens import cut as cutting
-from millstream.tokens.cut import cut_points, pieces, survives_cuts
+from millstream.tokens import flat as cutting
+from millstream.tokens.flat import cut_documents, cut_points, survives_cuts
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 from tokens.vocabularies import gpt2_encoding, gpt2_json
 
@@ -35,7 +35,7 @@ def fast() -> HuggingFaceTokenizer:
 
 @given(text=st.text("ab1 \n.'é世", max_size=60), stretch=st.integers(1, 20))
 def test_the_pieces_are_the_document_and_only_the_last_is_short(text: str, stretch: int) -> None:
-    parts = [piece for _, piece in pieces(*join_texts([text]), cut=lambda: True, stretch=stretch)]
+    parts = [piece for _, piece in cut_documents(*join_texts([text]), cut=lambda: True, stretch=stretch)]
 
     assert "".join(parts) == text
     assert all(len(part.encode()) >= stretch for part in parts[:-1])
@@ -43,7 +43,7 @@ def test_the_pieces_are_the_document_and_only_the_last_is_short(text: str, stret
 
 @given(text=st.text("abZ019 \n\t.,'-世é\u0301", max_size=80))
 def test_cuts_leave_the_ids_as_they_are(text: str) -> None:
-    parts = [piece for _, piece in pieces(*join_texts([text]), cut=lambda: True, stretch=1)]
+    parts = [piece for _, piece in cut_documents(*join_texts([text]), cut=lambda: True, stretch=1)]
 
     assert [id for part in parts for id in REFERENCE.encode(part)] == REFERENCE.encode(text)
 

@@ -87,7 +87,7 @@ def test_a_tokenizer_that_is_ours_is_read_once(monkeypatch: pytest.MonkeyPatch, 
     assert len(read) == 1
 
     assert tokenizer.encode("the mill") == load_tokenizer(gpt2()).encode("the mill")
-    assert len(read) == 2  # the other one belongs to somebody else, and was copied
+    assert len(read) == 2  # the other one is shared with its caller, and was copied
 
 
 def test_a_variant_gives_the_ids_of_one_that_is_built_from_its_definition(own: HuggingFaceTokenizer) -> None:
@@ -103,7 +103,7 @@ def test_a_variant_gives_the_ids_of_one_that_is_built_from_its_definition(own: H
         assert shared.definition == built.definition
 
 
-def test_a_variant_whose_added_tokens_the_library_numbers_anew_is_what_the_library_makes_of_it() -> None:
+def test_a_variant_whose_added_tokens_the_library_renumbers_is_what_the_library_makes_of_it() -> None:
     own = HuggingFaceTokenizer(gpt2(), name="own")
     head, model = split_definition(own.definition)
     head["added_tokens"] = [{**token, "id": token["id"] + 9} for token in head["added_tokens"]]
@@ -136,8 +136,8 @@ def test_what_the_users_object_becomes_later_changes_no_variant() -> None:
     before = own.variant(own.head).encode("the mill")
     given.model = models.BPE()
 
-    anew = own._variant(own.head, None, keep_names=False)
-    assert own.encode("the mill") == anew.encode("the mill") == own.variant(own.head).encode("the mill") == before
+    fresh = own._variant(own.head, None, keep_names=False)
+    assert own.encode("the mill") == fresh.encode("the mill") == own.variant(own.head).encode("the mill") == before
 
 
 def test_the_fingerprint_is_that_of_all_that_decides_the_ids(own: HuggingFaceTokenizer) -> None:

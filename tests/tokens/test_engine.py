@@ -1,4 +1,4 @@
-"""A fast engine works only where it gives the reference's ids; who works shows in nothing but speed."""
+"""A fast engine works only where it gives the reference's ids; only the speed differs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import TokenizerError
 from millstream.tokens import BPETokenizer, Ends, FlatIds, Ids, Text, gigatoken, join_texts, load_tokenizer, screen
-from millstream.tokens.engine import EngineTokenizer, FastEngine
+from millstream.tokens.fast_engine import EngineTokenizer, FastEngine
 from millstream.tokens.flat import split_ids, split_texts
 from millstream.tokens.gigatoken import GigatokenEngine, _Worker
 from millstream.tokens.huggingface import HuggingFaceTokenizer
@@ -122,7 +122,7 @@ def test_several_threads_at_once_give_the_same_ids() -> None:
         assert np.array_equal(ids, other_ids) and np.array_equal(ends, other_ends)
 
 
-def test_a_pickled_tokenizer_proves_its_engine_anew(tokenizer: EngineTokenizer) -> None:
+def test_a_pickled_tokenizer_proves_its_engine_again(tokenizer: EngineTokenizer) -> None:
     assert tokenizer.engine == "gigatoken"
 
     copy = pickle.loads(pickle.dumps(tokenizer))

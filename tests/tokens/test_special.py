@@ -19,7 +19,7 @@ from millstream.api import prepare
 from millstream.errors import TokenizerError
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer, describe_tokenizer, find_tokenizer, load_tokenizer
-from millstream.tokens.engine import EngineChoice, EngineTokenizer, SpecialInText
+from millstream.tokens.fast_engine import EngineChoice, EngineTokenizer, SpecialInText
 from tokens.vocabularies import ALL, EOS, gpt2_encoding, gpt2_json
 
 FEW = 300

@@ -24,7 +24,7 @@ from millstream.tokens import Tokenizer, encode_flat, unfit_documents
 
 if TYPE_CHECKING:
     from millstream.chats import DecidedChat
-    from millstream.records import Pipeline, PipelineResult, Recipe
+    from millstream.records import CleaningPipeline, PipelineResult, Recipe
 
 UNFIT = "cannot be encoded"
 ROUNDED = "weights rounded"
@@ -59,7 +59,7 @@ class Job:
         return getattr(self.tokenizer, "engine", None) if self.chat is None else self.chat.encoder.engine
 
     @cached_property
-    def pipeline(self) -> Pipeline:
+    def pipeline(self) -> CleaningPipeline:
         """The steps of the recipe."""
         return self.recipe.pipeline(before=self.before, after=self.after)
 

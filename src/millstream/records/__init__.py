@@ -1,7 +1,7 @@
 """Records -> records worth training on; what is dropped has a reason.
 
-A recipe is a list of steps: `DataProcessor`s that keep, change, split or reject records, block by block and mostly
-native, then global steps that give keys by which `DuplicateFinder` finds duplicates.
+A recipe is a list of steps. `DataProcessor`s keep, change, split or reject records, block by block and mostly native.
+Global steps then give the keys by which `DuplicateFinder` finds duplicates.
 """
 
 from millstream.lazy import lazy
@@ -9,10 +9,8 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "duplicates": "DuplicateFinder Duplicates",
-        "pipeline": "Pipeline PipelineResult",
+        "dedup": "DuplicateFinder Duplicates",
         "processor": "DataProcessor Reject label_of",
-        "recipe": "Recipe",
-        "registry": "register_processor",
+        "recipe": "CleaningPipeline PipelineResult Recipe register_processor",
     },
 )

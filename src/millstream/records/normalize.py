@@ -1,17 +1,18 @@
-"""One spelling for what looks the same: Unicode form, line ends, control characters, spaces."""
+"""Steps that rewrite texts: one spelling for what looks the same, and replacements by regular expressions."""
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import numpy as np
 
 from millstream import _core
 from millstream.errors import RecipeError
-from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources import RecordBlock
+from millstream.records.processor import BlockProcessor, DataProcessor, Outcome, ProcessedBlock, Reject
+from millstream.sources import Record, RecordBlock
 
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 
@@ -64,3 +65,47 @@ def _in_form(block: RecordBlock, form: str) -> RecordBlock:
     if not changed:
         return block
     return block.with_texts([changed.get(place) or block.bytes_of(place) for place in range(len(block))])
+
+
+@dataclass(frozen=True)
+class Regex(DataProcessor):
+    """Replace first (pairs of pattern and replacement), then drop what matches one of `drop` or lacks one of `need`.
+
+    >>> record = Record("call 555-1234", "a.txt", 0, 0, 13)
+    >>> Regex(replace=(("\\\\d+", "#"),)).process(record).text
+    'call #-#'
+    >>> Regex(drop=("^call",)).process(record)
+    Reject(reason="matches '^call'")
+    """
+
+    name = "regex"
+
+    drop: tuple[str, ...] = ()
+    need: tuple[str, ...] = ()
+    replace: tuple[tuple[str, str], ...] = ()
+    ignore_case: bool = False
+    _compiled: dict[str, re.Pattern[str]] = field(init=False, repr=False, compare=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        flags = re.MULTILINE | (re.IGNORECASE if self.ignore_case else 0)
+        for pattern in (*self.drop, *self.need, *(pattern for pattern, _ in self.replace)):
+            try:
+                self._compiled[pattern] = re.compile(pattern, flags)
+            except re.error as error:
+                raise RecipeError(
+                    f"regex: {pattern!r} is no regular expression: {error}",
+                    hint="in TOML, write patterns in single quotes: nothing is escaped there",
+                ) from None
+
+    def process(self, record: Record) -> Outcome:
+        """Replace, then judge."""
+        text = record.text
+        for pattern, replacement in self.replace:
+            text = self._compiled[pattern].sub(replacement, text)
+        for pattern in self.drop:
+            if self._compiled[pattern].search(text):
+                return Reject(f"matches {pattern!r}")
+        for pattern in self.need:
+            if not self._compiled[pattern].search(text):
+                return Reject(f"does not match {pattern!r}")
+        return record if text is record.text else replace(record, text=text)

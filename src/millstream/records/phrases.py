@@ -32,7 +32,7 @@ def fold(text: str) -> str:
 
 
 class _Phrases:
-    """Sets of texts, indexed; the native index cannot travel, so it is made anew where the texts arrive."""
+    """Sets of texts, indexed; the native index cannot be pickled, so it is built again from the texts."""
 
     def __init__(self, sets: list[list[str]], words: int) -> None:
         self.sets, self.words = sets, words

@@ -1,4 +1,4 @@
-"""Mail addresses, public IP addresses and phone numbers, replaced by ones that belong to nobody."""
+"""Mail addresses, public IP addresses and phone numbers, replaced by reserved ones."""
 
 from __future__ import annotations
 

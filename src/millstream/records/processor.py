@@ -1,4 +1,4 @@
-"""What a step of a recipe is: a record in; the record, other records or a reason to drop it out.
+"""A step of a recipe: a record in; the record, other records or a reason to drop it out.
 
 A processor is pure: the same text gives the same result, whatever came before. That is what makes results equal for any
 number of workers, and worth caching.
@@ -62,7 +62,7 @@ class ProcessedBlock:
 
 
 class DataProcessor:
-    """One step of a recipe. Give it a `name`, settings (as a dataclass has them), and `process`.
+    """One step of a recipe. A subclass has a `name`, settings (as a dataclass has them), and `process`.
 
     >>> from dataclasses import dataclass, replace
     >>> @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class DataProcessor:
     version: ClassVar[int] = 1
     """Raise it when the same text no longer gives the same result: caches are keyed by it."""
     given: Mapping[str, Any] | None = None
-    """The settings by which a recipe made it, where it is no dataclass that knows them itself."""
+    """The settings that a recipe made it with, unless it is a dataclass, which knows them itself."""
 
     def process(self, record: Record) -> Outcome:
         """Keep, change, split or reject one record."""
         raise NotImplementedError(f"{type(self).__name__} has no process()")
 
     def process_block(self, block: RecordBlock) -> ProcessedBlock:
-        """The same for many records; one that raises is put aside with its error."""
+        """The same for many records; one that raises is listed as failed, with its error."""
         records: list[Record] = []
         parents: list[int] = []
         rejected: list[tuple[int, str]] = []
@@ -97,7 +97,7 @@ class DataProcessor:
         for place, record in enumerate(block):
             try:
                 outcome = _checked(self.process(record))
-            except Exception as error:  # whatever users' code raises belongs to this record
+            except Exception as error:  # any error of users' code belongs to this record
                 failed.append((place, error))
                 continue
             if isinstance(outcome, Reject):
@@ -117,7 +117,7 @@ class DataProcessor:
     def identity(self) -> dict[str, Any] | None:
         """What results depend on beside the text, for cache keys; None if that cannot be known."""
         if not is_dataclass(self) and self.given is None and type(self).__init__ is not object.__init__:
-            return None  # it was made from values that nobody has seen
+            return None  # its arguments are unknown
         return {"version": self.version, **self.settings()}
 
 
@@ -196,7 +196,7 @@ def _names_in(code: CodeType) -> set[str]:
 
 
 def _comes_from_elsewhere(value: object, module: str) -> bool:
-    """Whether a global is a module, or a function or class of another module: none that the user edits between runs."""
+    """Whether a global is a module, or a function or class of another module: users do not edit those between runs."""
     if inspect.ismodule(value):
         return True
     return (inspect.isroutine(value) or inspect.isclass(value)) and getattr(value, "__module__", module) != module

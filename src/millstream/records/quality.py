@@ -1,7 +1,8 @@
-"""Quality rules in the manner of C4, Gopher and FineWeb, native: a record is kept, or dropped by the first it breaks.
+"""Filters: length, language, and quality rules in the manner of C4, Gopher and FineWeb.
 
-The defaults are the published thresholds, the definitions those of datatrove, with which they are checked document by
-document. Words are ours (`words`): a limit of None is switched off. Ratios are between 0 and 1.
+The rules are native; the first that a record breaks drops it. The defaults are the published thresholds, and the
+definitions those of datatrove; tests compare both document by document. Words are ours (`words`): a limit of None is
+off. Ratios lie between 0 and 1.
 """
 
 from __future__ import annotations
@@ -9,16 +10,107 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from millstream import _core
-from millstream.records.processor import BlockProcessor, ProcessedBlock
-from millstream.sources import RecordBlock
+from millstream.errors import MissingExtra
+from millstream.records.processor import BlockProcessor, DataProcessor, Outcome, ProcessedBlock, Reject
+from millstream.sources import Record, RecordBlock
 
+_LENGTH_REASONS = (
+    "",
+    "too few characters",
+    "too many characters",
+    "too few words",
+    "too many words",
+    "too few bytes",
+    "too many bytes",
+)
+_LANGUAGE_CHARACTERS = 20_000
+"""A language shows in the first characters: no more are classified."""
 NGramLimits = tuple[tuple[int, float], ...]
 
 STOP_WORDS = ("the", "be", "to", "of", "and", "that", "have", "with")
+
+
+@dataclass(frozen=True)
+class Length(BlockProcessor):
+    """Keep records inside all limits; words are those of `words`.
+
+    >>> from millstream.sources import Record
+    >>> Length(min_words=3).process(Record("too short", "a.txt", 0, 0, 9))
+    Reject(reason='too few words')
+    """
+
+    name = "length"
+
+    min_characters: int | None = None
+    max_characters: int | None = None
+    min_words: int | None = None
+    max_words: int | None = None
+    min_bytes: int | None = None
+    max_bytes: int | None = None
+
+    def process_block(self, block: RecordBlock) -> ProcessedBlock:
+        """Judge each record."""
+        verdicts = np.zeros(len(block), np.uint8)
+        limits = (
+            (self.min_characters, self.max_characters, _core.count_characters),
+            (self.min_words, self.max_words, _core.count_words),
+            (self.min_bytes, self.max_bytes, _count_bytes),
+        )
+        for place, (low, high, count) in enumerate(limits):
+            if low is None and high is None:
+                continue
+            counts = np.zeros(len(block), np.int64)
+            count(block.text, block.ends, counts)
+            if low is not None:
+                verdicts[(counts < low) & (verdicts == 0)] = 2 * place + 1
+            if high is not None:
+                verdicts[(counts > high) & (verdicts == 0)] = 2 * place + 2
+        return ProcessedBlock.judged(block, verdicts, _LENGTH_REASONS)
+
+
+def _count_bytes(text: NDArray[np.uint8], ends: NDArray[np.int64], out: NDArray[np.int64]) -> None:
+    out[:] = np.diff(ends, prepend=0)
+
+
+@dataclass(frozen=True)
+class Language(DataProcessor):
+    """Keep records in one of the languages (ISO 639-1), if the model is sure enough."""
+
+    name = "language"
+
+    keep: tuple[str, ...] = ("en",)
+    min_confidence: float = 0.5
+
+    def __post_init__(self) -> None:
+        if find_spec("py3langid") is None:  # once, not for every record
+            raise MissingExtra.of("py3langid", "quality")
+
+    def process(self, record: Record) -> Outcome:
+        """Keep the record if its language is wanted and certain."""
+        language, confidence = _model().classify(record.text[:_LANGUAGE_CHARACTERS])
+        if language not in self.keep:
+            return Reject(f"language is {language or 'unknown'}")
+        return record if confidence >= self.min_confidence else Reject("language is not certain")
+
+    def identity(self) -> dict[str, Any]:
+        """The settings and the model's version."""
+        return {"version": self.version, **self.settings(), "py3langid": version("py3langid")}
+
+
+@cache
+def _model() -> Any:
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
 
 
 def words(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Bytes somewhere -> records, each with its origin (file, row, byte range).
 
-`discover` finds the files. A `Format` (one file of this folder each) cuts a file into chunks, and reads a chunk into
-columns of records; chunks are read independently, by any number of threads. What cannot be used is reported beside
-them. Memory does not grow with the files.
+`discover` finds the files. A `Format` cuts a file into chunks, and reads a chunk into columns of records. Any number
+of threads read chunks independently. Bad records are reported beside the good ones. Memory does not grow with the
+files.
 """
 
 from millstream.lazy import lazy
@@ -11,20 +11,19 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "appended": "GrowingLines",
-        "chunk": "CHUNK_BYTES KEPT_BYTES MAX_DOCUMENT_BYTES MAX_EXPANSION BadRecord Chunk ChunkRead Reading",
+        "chunk": "BLANK CHANGED CHUNK_BYTES FLEETING GONE KEPT_BYTES MAX_DOCUMENT_BYTES MAX_EXPANSION TOO_LONG "
+        "BadRecord Chunk ChunkRead FileFailure Reading",
+        "decoding": "StreamLayout binary_layout decoded layout_of",
         "decompress": "SUFFIXES",
-        "discovery": "Found Patterns Where discover",
-        "failure": "BLANK CHANGED FLEETING GONE TOO_LONG FileFailure",
+        "file_digests": "digest_of digesting fingerprint_files identify_object touch_of",
+        "file_discovery": "Found Patterns Where discover",
         "formats": "Format check_gives_rows first_row format_named format_of raw_record read_file register_format",
-        "found": "FoundFile opened read_at",
-        "huggingface": "HuggingFaceFormat",
-        "identity": "digest_of digesting fingerprint_files identify_object touch_of",
         "jsonl": "is_unicode kind_of object_in short wording",
+        "objects": "HuggingFaceFormat RowsFormat",
         "parquet": "ParquetFormat",
-        "record": "NO_BYTES Record RecordBlock joined",
+        "record_block": "NO_BYTES Record RecordBlock joined",
         "record_format": "RecordFormat",
-        "rows": "RowsFormat",
         "separated": "overlaps_itself plain_chunk",
-        "stream": "Layout binary_layout decoded layout_of",
+        "source_file": "FoundFile opened read_at",
     },
 )

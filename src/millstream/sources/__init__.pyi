@@ -2,25 +2,34 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from millstream.sources.appended import GrowingLines as GrowingLines
+    from millstream.sources.chunk import BLANK as BLANK
+    from millstream.sources.chunk import CHANGED as CHANGED
     from millstream.sources.chunk import CHUNK_BYTES as CHUNK_BYTES
+    from millstream.sources.chunk import FLEETING as FLEETING
+    from millstream.sources.chunk import GONE as GONE
     from millstream.sources.chunk import KEPT_BYTES as KEPT_BYTES
     from millstream.sources.chunk import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
     from millstream.sources.chunk import MAX_EXPANSION as MAX_EXPANSION
+    from millstream.sources.chunk import TOO_LONG as TOO_LONG
     from millstream.sources.chunk import BadRecord as BadRecord
     from millstream.sources.chunk import Chunk as Chunk
     from millstream.sources.chunk import ChunkRead as ChunkRead
+    from millstream.sources.chunk import FileFailure as FileFailure
     from millstream.sources.chunk import Reading as Reading
+    from millstream.sources.decoding import StreamLayout as StreamLayout
+    from millstream.sources.decoding import binary_layout as binary_layout
+    from millstream.sources.decoding import decoded as decoded
+    from millstream.sources.decoding import layout_of as layout_of
     from millstream.sources.decompress import SUFFIXES as SUFFIXES
-    from millstream.sources.discovery import Found as Found
-    from millstream.sources.discovery import Patterns as Patterns
-    from millstream.sources.discovery import Where as Where
-    from millstream.sources.discovery import discover as discover
-    from millstream.sources.failure import BLANK as BLANK
-    from millstream.sources.failure import CHANGED as CHANGED
-    from millstream.sources.failure import FLEETING as FLEETING
-    from millstream.sources.failure import GONE as GONE
-    from millstream.sources.failure import TOO_LONG as TOO_LONG
-    from millstream.sources.failure import FileFailure as FileFailure
+    from millstream.sources.file_digests import digest_of as digest_of
+    from millstream.sources.file_digests import digesting as digesting
+    from millstream.sources.file_digests import fingerprint_files as fingerprint_files
+    from millstream.sources.file_digests import identify_object as identify_object
+    from millstream.sources.file_digests import touch_of as touch_of
+    from millstream.sources.file_discovery import Found as Found
+    from millstream.sources.file_discovery import Patterns as Patterns
+    from millstream.sources.file_discovery import Where as Where
+    from millstream.sources.file_discovery import discover as discover
     from millstream.sources.formats import Format as Format
     from millstream.sources.formats import check_gives_rows as check_gives_rows
     from millstream.sources.formats import first_row as first_row
@@ -29,33 +38,24 @@ if TYPE_CHECKING:
     from millstream.sources.formats import raw_record as raw_record
     from millstream.sources.formats import read_file as read_file
     from millstream.sources.formats import register_format as register_format
-    from millstream.sources.found import FoundFile as FoundFile
-    from millstream.sources.found import opened as opened
-    from millstream.sources.found import read_at as read_at
-    from millstream.sources.huggingface import HuggingFaceFormat as HuggingFaceFormat
-    from millstream.sources.identity import digest_of as digest_of
-    from millstream.sources.identity import digesting as digesting
-    from millstream.sources.identity import fingerprint_files as fingerprint_files
-    from millstream.sources.identity import identify_object as identify_object
-    from millstream.sources.identity import touch_of as touch_of
     from millstream.sources.jsonl import is_unicode as is_unicode
     from millstream.sources.jsonl import kind_of as kind_of
     from millstream.sources.jsonl import object_in as object_in
     from millstream.sources.jsonl import short as short
     from millstream.sources.jsonl import wording as wording
+    from millstream.sources.objects import HuggingFaceFormat as HuggingFaceFormat
+    from millstream.sources.objects import RowsFormat as RowsFormat
     from millstream.sources.parquet import ParquetFormat as ParquetFormat
-    from millstream.sources.record import NO_BYTES as NO_BYTES
-    from millstream.sources.record import Record as Record
-    from millstream.sources.record import RecordBlock as RecordBlock
-    from millstream.sources.record import joined as joined
+    from millstream.sources.record_block import NO_BYTES as NO_BYTES
+    from millstream.sources.record_block import Record as Record
+    from millstream.sources.record_block import RecordBlock as RecordBlock
+    from millstream.sources.record_block import joined as joined
     from millstream.sources.record_format import RecordFormat as RecordFormat
-    from millstream.sources.rows import RowsFormat as RowsFormat
     from millstream.sources.separated import overlaps_itself as overlaps_itself
     from millstream.sources.separated import plain_chunk as plain_chunk
-    from millstream.sources.stream import Layout as Layout
-    from millstream.sources.stream import binary_layout as binary_layout
-    from millstream.sources.stream import decoded as decoded
-    from millstream.sources.stream import layout_of as layout_of
+    from millstream.sources.source_file import FoundFile as FoundFile
+    from millstream.sources.source_file import opened as opened
+    from millstream.sources.source_file import read_at as read_at
 
 __all__ = [
     "BLANK",
@@ -78,7 +78,6 @@ __all__ = [
     "FoundFile",
     "GrowingLines",
     "HuggingFaceFormat",
-    "Layout",
     "ParquetFormat",
     "Patterns",
     "Reading",
@@ -86,6 +85,7 @@ __all__ = [
     "RecordBlock",
     "RecordFormat",
     "RowsFormat",
+    "StreamLayout",
     "Where",
     "binary_layout",
     "check_gives_rows",

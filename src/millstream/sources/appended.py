@@ -1,7 +1,7 @@
 """A file of JSON lines that grows -> what was added to it since it was read last.
 
-A file is known again by its inode and by the bytes at the two ends of what was read of it. One that was replaced, cut
-or written anew begins from its front.
+A file is recognized by its inode and by the bytes at the two ends of what was read of it. One that was replaced, cut
+or rewritten is read from its start again.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import SourceError
-from millstream.sources.chunk import ChunkRead, Reading, empty_block
-from millstream.sources.failure import CHANGED, GONE, UNREADABLE, FileFailure
+from millstream.sources.chunk import CHANGED, GONE, UNREADABLE, ChunkRead, FileFailure, Reading, empty_block
+from millstream.sources.decoding import decoded_after
 from millstream.sources.formats import format_named
-from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.separated import cut_at_last, stream_chunks
-from millstream.sources.stream import decoded_behind
+from millstream.sources.source_file import FoundFile, opened, read_at
 from millstream.storage import xxh64
 
 BEGUN_ANEW = "begun anew"
@@ -48,7 +47,7 @@ class GrowingLines:
     ['three']
 
     Args:
-        count: Told of each file that was replaced or cut, and begins from its front.
+        count: Called for each file that was replaced or cut, and is read from its start again.
         reading: Which field is the text, and limits for hostile files.
     """
 
@@ -57,8 +56,9 @@ class GrowingLines:
         self._marks: dict[str, _Mark] = {}
 
     def read(self, path: str | os.PathLike[str]) -> Iterator[ChunkRead]:
-        """What was added to a file, with rows that count from its start; a file that goes away or changes meanwhile
-        gives what could be read, and the rest when it is read again."""
+        """What was added to a file, with rows that count from its start.
+
+        A file that disappears or changes meanwhile gives what could be read, and the rest at the next call."""
         key = os.fspath(path)
         try:
             file = _found(Path(path))
@@ -78,7 +78,7 @@ class GrowingLines:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How far a file was read: up to a place in its decoded stream, behind so many rows, when it had so many bytes."""
+    """How far a file was read: the place in its decoded stream, the rows before it, and the bytes it had."""
 
     place: int = 0
     rows: int = 0
@@ -104,11 +104,11 @@ def _continues(file: FoundFile, mark: _Mark) -> bool:
 
 
 def _appended(file: FoundFile, reading: Reading, mark: _Mark) -> Iterator[tuple[ChunkRead, _Mark]]:
-    """The lines behind a mark, piece by piece, and how far they were read with each."""
+    """The lines after a mark, piece by piece, and the mark after each piece."""
     format, cut = format_named("jsonl"), partial(cut_at_last, b"\n")
     with opened(file) as handle:
         ends = _ends(handle, file, file.bytes)
-    with decoded_behind(file, reading, mark.place) as (blocks, start, encoding):
+    with decoded_after(file, reading, mark.place) as (blocks, start, encoding):
         for chunk in stream_chunks(blocks, start, reading, cut, b"\n", "line"):
             read = format.read(replace(chunk, encoding=encoding), file, reading).counted_from(mark.rows)
             place, rows = chunk.stop, mark.rows + read.rows

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from millstream.errors import SourceError
-from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.arrow_checks import arrow, pyarrow_errors, validated
+from millstream.sources.chunk import Chunk, ChunkRead, FileFailure, Reading, empty_block
 from millstream.sources.columnar import (
     check_column,
     column_of,
@@ -15,10 +16,8 @@ from millstream.sources.columnar import (
     raw_text,
     read_column,
 )
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import FoundFile
 from millstream.sources.separated import failed_chunk
-from millstream.sources.sound import arrow, refused, sound
+from millstream.sources.source_file import FoundFile
 
 _FILE_MAGIC = b"ARROW1"
 
@@ -38,12 +37,12 @@ class ArrowFormat:
         try:
             with opened_by_arrow(file) as source:
                 batches = _batches(source, reading)
-                for column, behind in batches:
+                for column, after in batches:
                     held.append(column)
                     stop += len(column)
                     size += _bytes_of(column, reading)
                     if size >= reading.chunk_bytes:
-                        yield Chunk(number, start, stop, held, source_stop=behind)
+                        yield Chunk(number, start, stop, held, source_stop=after)
                         number, start, size, held = number + 1, stop, 0, []
         except FileFailure as error:
             failure = error
@@ -83,8 +82,8 @@ def _bytes_of(column: Any, reading: Reading) -> int:
     types = arrow().types
     try:
         if not any(is_one(column.type) for is_one in (types.is_string, types.is_large_string, types.is_binary)):
-            with refused():
-                sound(column, reading.max_expansion)
+            with pyarrow_errors():
+                validated(column, reading.max_expansion)
         return int(column.nbytes)
     except FileFailure:  # `read` meets it again
         return int(column.get_total_buffer_size())
@@ -101,8 +100,8 @@ def _batches(source: Any, reading: Reading) -> Iterator[tuple[Any, int]]:
         reader = pyarrow.ipc.open_file(source)
         check_column(reader.schema, reading)
         for number in range(reader.num_record_batches):
-            behind = source.size() * (number + 1) // reader.num_record_batches
-            yield column_of(reader.get_batch(number), reading), behind
+            after = source.size() * (number + 1) // reader.num_record_batches
+            yield column_of(reader.get_batch(number), reading), after
     else:
         reader = pyarrow.ipc.open_stream(source)
         check_column(reader.schema, reading)

@@ -1,7 +1,8 @@
-"""Chunk: a piece of a file that can be read on its own: the unit of work, of caching and of resuming.
+"""Chunk: a piece of a file that is read on its own: the unit of work, of caching and of resuming.
 
-Chunks depend on the file and the settings alone, never on the number of workers, and the records that all chunks of
-a file give are the same for every `chunk_bytes`.
+Chunks depend only on the file and the settings, never on the number of workers. The records that all chunks of a file
+give are the same for every `chunk_bytes`. A file that fails in the middle keeps what was read before; one bad record
+says where and why it ended.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from millstream.errors import SourceError
-from millstream.sources.record import RecordBlock
+from millstream.sources.record_block import RecordBlock
 
 CHUNK_BYTES = 4 << 20
 MAX_DOCUMENT_BYTES = 256 << 20
@@ -22,6 +23,13 @@ MAX_DECODED_BYTES = 1 << 42
 UTF_8 = "utf-8"
 KEPT_BYTES = 1 << 16
 """How much of a bad record is kept aside."""
+TOO_LONG = "too long"
+EMPTY = "empty"
+BLANK = "blank line"
+GONE, CHANGED, UNREADABLE = "gone", "changed", "unreadable"
+FORMAT_FAILED, NO_TEXT = "the format failed", "not text"
+FLEETING = frozenset({GONE, CHANGED, UNREADABLE, FORMAT_FAILED, NO_TEXT})
+"""Failures that say nothing about the content of a file: what was made of it must not be cached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +101,8 @@ class Chunk:
 
     `data` is what `chunks` has decoded already (bytes, members of an archive, a table); without it `read` fetches it
     itself. `context` is what `read` must know besides, such as the column of the text. `bad` says that the file
-    cannot be read beyond this chunk. `source_stop` is the byte of the file behind the chunk, where that is not `stop`:
-    it tells how far a reader is. `encoding` is what `data` was converted from.
+    cannot be read beyond this chunk. `source_stop` is the byte of the file after the chunk, where that is not `stop`:
+    progress is measured by it. `encoding` is what `data` was converted from.
     """
 
     number: int
@@ -107,7 +115,7 @@ class Chunk:
     encoding: str = UTF_8
 
     def behind(self, file_bytes: int) -> int:
-        """The byte of a file of `file_bytes` behind the chunk, as far as that is known.
+        """The byte of a file of `file_bytes` after the chunk, as far as that is known.
 
         >>> Chunk(0, 0, 500).behind(100), Chunk(0, 0, 500, source_stop=70).behind(100)
         (100, 70)
@@ -117,8 +125,10 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class ChunkRead:
-    """What a chunk held: records in columns, the rows it had in all, what could not be used, and counts by reason of
-    what was left out under every policy (empty texts, blank lines) and of what was repaired."""
+    """What a chunk held: records in columns, the number of its rows, and its bad records.
+
+    `skipped` counts by reason what is left out under every policy (empty texts, blank lines), `repaired` what was
+    repaired."""
 
     block: RecordBlock
     rows: int
@@ -154,3 +164,31 @@ def empty_block(file: str) -> RecordBlock:
     """
     none = np.zeros(0, np.int64)
     return RecordBlock(file, np.zeros(0, np.uint8), none, none, none, none)
+
+
+class FileFailure(Exception):  # noqa: N818 - it says what a file did
+    """A file cannot be read beyond the present place. It never reaches users: formats turn it into a bad record."""
+
+    def __init__(self, reason: str, found: str, hint: str | None = None, *, has_place: bool = True) -> None:
+        super().__init__(f"{reason}: {found}")
+        self.reason, self.found, self.hint, self.has_place = reason, found, hint, has_place
+
+    def record(self, start: int, stop: int, raw: bytes | None = None) -> BadRecord:
+        """The bad record: what was read of it is bytes [start, stop) of the decoded stream."""
+        found = f"{self.found}; what could be read ends at byte {stop:,}" if self.has_place else self.found
+        hint = self.hint or "copy or download the file again"
+        return BadRecord(self.reason, 0, start, stop, found, hint, raw[:KEPT_BYTES] if raw else None)
+
+
+def too_long(what: str, start: int, limit: int, raw: bytes | memoryview | None = None) -> BadRecord:
+    """A record that has more than `limit` bytes, and as many of them as there are at hand.
+
+    >>> too_long("line", 5, 10).found
+    'this line has more than 10 bytes; the limit is 10'
+    """
+    hint = "raise max_document_bytes"
+    if what == "document":
+        hint = f'cut it with documents="line" or a separator, or {hint}'
+    found = f"this {what} has more than {limit:,} bytes; the limit is {limit:,}"
+    kept = None if raw is None else bytes(raw[: min(KEPT_BYTES, limit)])
+    return BadRecord(TOO_LONG, 0, start, start + limit, found, hint, kept)

@@ -15,13 +15,23 @@ from typing import Any
 import numpy as np
 
 from millstream import _core
-from millstream.sources.chunk import KEPT_BYTES, MAX_EXPANSION, BadRecord, Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.arrow_checks import arrow, pyarrow_errors, validated
+from millstream.sources.chunk import (
+    EMPTY,
+    KEPT_BYTES,
+    MAX_EXPANSION,
+    BadRecord,
+    Chunk,
+    ChunkRead,
+    FileFailure,
+    Reading,
+    empty_block,
+    too_long,
+)
 from millstream.sources.decompress import MAGIC_BYTES, compression_of
-from millstream.sources.failure import EMPTY, FileFailure, too_long
-from millstream.sources.found import FoundFile, opened, read_at
 from millstream.sources.parsed import REPLACED, invalid
-from millstream.sources.record import NO_BYTES, RecordBlock
-from millstream.sources.sound import arrow, refused, sound
+from millstream.sources.record_block import NO_BYTES, RecordBlock
+from millstream.sources.source_file import FoundFile, opened, read_at
 
 
 def check_column(schema: Any, reading: Reading) -> None:
@@ -50,7 +60,7 @@ def check_column(schema: Any, reading: Reading) -> None:
 
 def column_of(table: Any, reading: Reading) -> Any:
     """The column of the text of a table or a batch of rows, or all its columns as one of structs. The buffers are as
-    large as they must be; what stands in them `sound` looks at."""
+    large as they must be; `validated` checks their content."""
     columns = table.columns if reading.whole_rows else [table.column(reading.text_field)]
     for column in columns:
         column.validate()
@@ -59,9 +69,9 @@ def column_of(table: Any, reading: Reading) -> Any:
 
 def read_column(column: Any, file: str, reading: Reading) -> ChunkRead:
     """The texts of a column; row i of the column is row i of the chunk. Rows have no byte range. A column that is not
-    sound is a `FileFailure`."""
-    with refused():
-        array = as_bytes(sound(column, reading.max_expansion))
+    valid is a `FileFailure`."""
+    with pyarrow_errors():
+        array = as_bytes(validated(column, reading.max_expansion))
     row_count = len(array)
     _, offsets, values = array.buffers()
     ends = np.frombuffer(offsets, np.int64, row_count + 1, 8 * array.offset) if row_count else np.zeros(1, np.int64)
@@ -101,7 +111,7 @@ def lost(failure: FileFailure, chunk: Chunk, file: FoundFile) -> ChunkRead:
 
 def rows_of(table: Any) -> list[dict[str, Any]]:
     """The rows of a table as Python values; lists of numbers are views of their column."""
-    columns = [_values(sound(column, MAX_EXPANSION).combine_chunks()) for column in table.columns]
+    columns = [_values(validated(column, MAX_EXPANSION).combine_chunks()) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
@@ -121,8 +131,8 @@ def _values(column: Any) -> list[Any]:
 
 def raw_text(column: Any, row: int, max_expansion: int) -> bytes:
     """The bytes of one value of a column, or the JSON of one row."""
-    with refused():
-        text: bytes | None = as_bytes(sound(column, max_expansion).slice(row, 1))[0].as_py()
+    with pyarrow_errors():
+        text: bytes | None = as_bytes(validated(column, max_expansion).slice(row, 1))[0].as_py()
     return text or b""
 
 
@@ -139,7 +149,7 @@ def as_json(rows: Any) -> Any:
 def _json_or_none(row: Any) -> bytes | None:
     try:
         return _json_of(row.as_py())
-    except Exception:  # of a date that is none, a time zone that nobody knows, …: each type has errors of its own
+    except Exception:  # an invalid date, an unknown time zone, …: each type raises errors of its own
         return None
 
 
@@ -160,7 +170,7 @@ def plain(value: object) -> object:
 def opened_by_arrow(file: FoundFile) -> Iterator[Any]:
     """A file that pyarrow can read; what it refuses is a failure of the file."""
     pa = arrow()
-    with opened(file) as handle, refused(), open(handle, "rb", closefd=False) as stream:
+    with opened(file) as handle, pyarrow_errors(), open(handle, "rb", closefd=False) as stream:
         _refuse_packed(read_at(handle, file, 0, MAGIC_BYTES))
         yield pa.PythonFile(stream)
 

@@ -1,7 +1,7 @@
 """Tables as text, comma- or tab-separated: the first record names the columns, and `text_field` the one of the text.
 
-Fields are cut as Python's csv module cuts them. A quote may span lines, so where a record begins is only known from
-the front: chunks are found by a native scan that is much faster than what follows it.
+Fields are cut as Python's csv module cuts them. A quote may span lines, so record boundaries are only known
+from the front: a native scan, much faster than parsing, finds the chunks.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from millstream import _core
-from millstream.sources.chunk import KEPT_BYTES, BadRecord, Chunk, ChunkRead, Reading
-from millstream.sources.failure import EMPTY, FileFailure, too_long
-from millstream.sources.found import FoundFile
-from millstream.sources.parsed import Left, finish
+from millstream.sources.chunk import EMPTY, KEPT_BYTES, BadRecord, Chunk, ChunkRead, FileFailure, Reading, too_long
+from millstream.sources.decoding import decoded, layout_of, raw_bytes
+from millstream.sources.parsed import LeftOut, finish
 from millstream.sources.separated import failed_chunk, stream_chunks
-from millstream.sources.stream import decoded, layout_of, raw_bytes
+from millstream.sources.source_file import FoundFile
 
 MANY = 1 << 40
 
@@ -55,7 +54,7 @@ class CsvFormat:
         column, fields = chunk.context or (0, 1)
         native = _core.parse_csv(np.frombuffer(chunk.data, np.uint8), self.delimiter, column, fields)
 
-        def look(raw: bytes, start: int) -> str | Left | BadRecord:
+        def look(raw: bytes, start: int) -> str | LeftOut | BadRecord:
             return self._text(raw, start, column, fields, reading.text_field)
 
         read = finish(native, chunk.data, chunk.start, file.name, reading, look, what="record", encoding=chunk.encoding)
@@ -69,7 +68,7 @@ class CsvFormat:
         return start + _core.cut_csv(np.frombuffer(data, np.uint8)[start:stop], self.delimiter, first)
 
     def _header(self, blocks: Iterator[bytes], limit: int) -> tuple[bytes, bytes]:
-        """The first record, and what was read behind it."""
+        """The first record, and the bytes read after it."""
         held = b""
         for block in blocks:
             held += block
@@ -95,12 +94,12 @@ class CsvFormat:
             )
         return names.index(name), len(names)
 
-    def _text(self, raw: bytes, start: int, column: int, fields: int, name: str) -> str | Left | BadRecord:
+    def _text(self, raw: bytes, start: int, column: int, fields: int, name: str) -> str | LeftOut | BadRecord:
         """Look at a record that was not valid UTF-8, has no such field, or more fields than there are columns."""
         data = np.frombuffer(raw, np.uint8)
         text, *_, odd, _, _, empty = _core.parse_csv(data, self.delimiter, column, fields)
         if not len(odd):
-            return Left(EMPTY) if empty else text.tobytes().decode()
+            return LeftOut(EMPTY) if empty else text.tobytes().decode()
         if not len(_core.parse_csv(data, self.delimiter, column, MANY)[5]):
             reason, found = "too many fields", f"the first row has {fields}, and this one more"
             hint = "a field that holds the delimiter is put in quotes"

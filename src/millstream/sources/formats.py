@@ -1,4 +1,4 @@
-"""Which formats there are, how a file's format is told by its name, and how others add one.
+"""Which formats there are, how a file's name decides its format, and how plugins add one.
 
 A format turns a found file into chunks and each chunk into columns of records. One more is one more file in this
 folder and one line here, or a plugin: `register_format(...)`, or an entry point in the group `millstream.formats`.
@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, overload
 
 from millstream.errors import RecordError, SourceError
-from millstream.sources.chunk import Chunk, ChunkRead, Reading, numbered
+from millstream.sources.chunk import Chunk, ChunkRead, FileFailure, Reading, numbered
 from millstream.sources.decompress import SUFFIXES as COMPRESSED
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import FoundFile
 from millstream.sources.jsonl import JsonlFormat, object_in
+from millstream.sources.source_file import FoundFile
 
 ENTRY_POINTS = "millstream.formats"
 _log = logging.getLogger("millstream.sources")
@@ -126,7 +125,7 @@ def read_file(file: FoundFile, reading: Reading) -> Iterator[ChunkRead]:
     """Read a whole file, chunk by chunk, with rows that count from its start.
 
     >>> import tempfile
-    >>> from millstream.sources.discovery import discover
+    >>> from millstream.sources.file_discovery import discover
     >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
     >>> _ = path.write_text('{"text": "one"}\\n{"text": "two"}\\n')
     >>> [record.text for read in read_file(discover(path).files[0], Reading()) for record in read.block]
@@ -142,7 +141,7 @@ def first_row(file: FoundFile) -> Mapping[str, Any] | None:
     """The first row of a file that can be read, if it is one of rows.
 
     >>> import tempfile
-    >>> from millstream.sources.discovery import discover
+    >>> from millstream.sources.file_discovery import discover
     >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
     >>> _ = path.write_text('not JSON\\n{"text": "two"}\\n')
     >>> first_row(discover(path).files[0])
@@ -189,12 +188,11 @@ def raw_record(file: FoundFile, reading: Reading, row: int, start: int, stop: in
 def _our_own() -> dict[str, Format]:
     from millstream.sources.arrow import ArrowFormat
     from millstream.sources.csv import CsvFormat
-    from millstream.sources.huggingface import HuggingFaceFormat
-    from millstream.sources.json_array import JsonFormat
+    from millstream.sources.jsonl import JsonFormat
+    from millstream.sources.objects import HuggingFaceFormat, RowsFormat
     from millstream.sources.parquet import ParquetFormat
-    from millstream.sources.rows import RowsFormat
+    from millstream.sources.plain_text import TextFormat
     from millstream.sources.tar import TarFormat
-    from millstream.sources.text import TextFormat
 
     ours: tuple[Format, ...] = (
         TextFormat(),

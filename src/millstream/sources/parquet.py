@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from millstream.errors import SourceError
-from millstream.sources.chunk import Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.arrow_checks import arrow
+from millstream.sources.chunk import Chunk, ChunkRead, FileFailure, Reading, empty_block
 from millstream.sources.columnar import (
     check_column,
     column_of,
@@ -17,10 +18,8 @@ from millstream.sources.columnar import (
     read_column,
     rows_of,
 )
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import FoundFile
 from millstream.sources.separated import failed_chunk
-from millstream.sources.sound import arrow
+from millstream.sources.source_file import FoundFile
 
 
 class ParquetFormat:
@@ -45,8 +44,8 @@ class ParquetFormat:
             rows += group.num_rows
             size += group.total_byte_size
             if size >= reading.chunk_bytes or place + 1 == len(groups):
-                behind = file.bytes * rows // max(1, table.metadata.num_rows)
-                yield Chunk(number, start, rows, context=range(first, place + 1), source_stop=behind)
+                after = file.bytes * rows // max(1, table.metadata.num_rows)
+                yield Chunk(number, start, rows, context=range(first, place + 1), source_stop=after)
                 number, start, first, size = number + 1, rows, place + 1, 0
 
     def read(self, chunk: Chunk, file: FoundFile, reading: Reading) -> ChunkRead:

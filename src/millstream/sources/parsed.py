@@ -1,4 +1,4 @@
-"""The columns of a native parser -> a ChunkRead: rows it does not vouch for are looked at again, limits are applied."""
+"""The columns of a native parser -> a ChunkRead: its odd rows are read again, and limits are applied."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.sources.chunk import KEPT_BYTES, UTF_8, BadRecord, ChunkRead, Reading
-from millstream.sources.failure import BLANK, EMPTY, too_long
-from millstream.sources.record import RecordBlock, joined
+from millstream.sources.chunk import BLANK, EMPTY, KEPT_BYTES, UTF_8, BadRecord, ChunkRead, Reading, too_long
+from millstream.sources.record_block import RecordBlock, joined
 
 Ints = NDArray[np.int64]
 Native = tuple[NDArray[np.uint8], Ints, Ints, Ints, Ints, Ints, int, int, int]
@@ -22,13 +21,13 @@ REPLACED = "invalid bytes replaced"
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class LeftOut:
     """A row that is left out under every policy."""
 
     reason: str
 
 
-Look = Callable[[bytes, int], "str | Left | BadRecord"]
+Look = Callable[[bytes, int], "str | LeftOut | BadRecord"]
 """(raw bytes of a row, valid UTF-8; the place of the first) -> its text, or what is wrong."""
 
 
@@ -43,7 +42,7 @@ def finish(
     what: str = "line",
     encoding: str = UTF_8,
 ) -> ChunkRead:
-    """Look again at the odd rows of `data`, which begins at place `base`, and apply the limits."""
+    """Read the odd rows of `data` again, which begins at place `base`, and apply the limits."""
     text, ends, rows, starts, stops, odd, row_count, blank, empty = native
     block = RecordBlock(file, text, ends, rows, starts + base, stops + base)
     skipped = Counter({BLANK: blank, EMPTY: empty})
@@ -59,12 +58,12 @@ def finish(
     added = []
     for row, start, stop in odd.reshape(-1, 3).tolist():
         raw = bytes(data[start:stop])
-        seen: str | Left | BadRecord
+        seen: str | LeftOut | BadRecord
         if stop - start > limit:
             seen = too_long(what, base + start, limit, raw)
         else:
             seen = decoded_look(raw, base + start, reading, look, repaired, encoding)
-        if isinstance(seen, Left):
+        if isinstance(seen, LeftOut):
             skipped[seen.reason] += 1
         elif isinstance(seen, BadRecord):
             bad.append(replace(seen, row=row))
@@ -78,7 +77,7 @@ def finish(
 
 def decoded_look(
     raw: bytes, start: int, reading: Reading, look: Look, repaired: Counter[str], encoding: str = UTF_8
-) -> str | Left | BadRecord:
+) -> str | LeftOut | BadRecord:
     """Apply the policy for invalid bytes, then look. `encoding` is what `raw` was converted from."""
     try:
         raw.decode()

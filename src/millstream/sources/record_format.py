@@ -1,7 +1,7 @@
-"""The shortest way to a format of one's own: say how a stream becomes texts, and nothing else.
+"""The shortest way to a format of one's own: a generator of the texts of a stream.
 
-Compression, encodings, limits and chunks are taken care of. The stream is read by one thread, so a format on the hot
-road implements the methods of `Format` itself.
+This class does compression, encodings, limits and chunks. One thread reads the stream, so a format on the hot
+path implements the methods of `Format` itself.
 """
 
 from __future__ import annotations
@@ -15,13 +15,21 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from millstream.errors import MillstreamError, SourceError
-from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, empty_block
+from millstream.sources.chunk import (
+    FORMAT_FAILED,
+    NO_TEXT,
+    BadRecord,
+    Chunk,
+    ChunkRead,
+    FileFailure,
+    Reading,
+    empty_block,
+)
 from millstream.sources.columnar import checked
-from millstream.sources.failure import FORMAT_FAILED, NO_TEXT, FileFailure
-from millstream.sources.found import FoundFile
-from millstream.sources.record import NO_BYTES, RecordBlock, joined
+from millstream.sources.decoding import decoded
+from millstream.sources.record_block import NO_BYTES, RecordBlock, joined
 from millstream.sources.separated import failed_chunk
-from millstream.sources.stream import decoded
+from millstream.sources.source_file import FoundFile
 
 Text = str | bytes | BadRecord
 

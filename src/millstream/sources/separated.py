@@ -1,8 +1,8 @@
 """Records that end with a separator, such as lines: where chunks begin and end, and the bytes of one chunk.
 
 A record belongs to the chunk in which the separator before it begins; the first record belongs to the first chunk. So a
-plain file, or one of several zstd frames, is cut without reading it, and a worker finds its own records: it looks for
-the first separator, and reads on behind its end up to the next one.
+plain file, or one of several zstd frames, is cut without reading it. A worker finds its own records: it searches the
+first separator, and reads past the end of the chunk up to the next one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from functools import partial
 import numpy as np
 
 from millstream import _core
-from millstream.sources.chunk import BadRecord, Chunk, Reading
-from millstream.sources.failure import FileFailure, too_long
-from millstream.sources.found import FoundFile
-from millstream.sources.stream import Decoded, Layout, decoded, decoded_from, layout_of
+from millstream.sources.chunk import BadRecord, Chunk, FileFailure, Reading, too_long
+from millstream.sources.decoding import DecodedBytes, StreamLayout, decoded, decoded_from, layout_of
+from millstream.sources.source_file import FoundFile
 
 Cut = Callable[[bytes, int, int], int]
 """(data, start, stop) -> where the last whole record of data[start:stop] ends, or `start`, where one begins."""
@@ -33,7 +32,7 @@ class FrameStart:
 
 @dataclass(frozen=True, slots=True)
 class ChunkBytes:
-    """Whole records, the place of their first byte, and the bad record that came behind them, if one did."""
+    """Whole records, the place of their first byte, and the bad record after them, if there is one."""
 
     data: bytes | memoryview
     start: int
@@ -109,7 +108,7 @@ def _fetched(chunk: Chunk, file: FoundFile, reading: Reading, separator: bytes) 
 
 
 def stream_chunks(
-    stream: Decoded,
+    stream: DecodedBytes,
     start: int,
     reading: Reading,
     cut: Cut,
@@ -120,7 +119,7 @@ def stream_chunks(
     """Give chunks of whole records of a stream that begins at `start`.
 
     Where they end depends on the content alone, not on the blocks it comes in. Without a separator nothing follows a
-    record that is too long: where the next one begins cannot be told.
+    record that is too long: where the next one begins is unknown.
     """
     blocks, limit = _UntilFailure(stream), reading.max_document_bytes
     data, at, target, number, ended = b"", 0, reading.chunk_bytes, 0, False
@@ -138,7 +137,7 @@ def stream_chunks(
             target *= 2  # looking again at each block would take quadratic time
         elif not is_rest:
             long = too_long(what, start, limit, data[at:])
-            passed, data = _pass_over(data[at:], blocks, separator)
+            passed, data = _skip_record(data[at:], blocks, separator)
             yield Chunk(number, start, start + passed, b"", context, long)
             if separator is None:
                 return
@@ -178,7 +177,7 @@ class _UntilFailure:
 
 
 def overlaps_itself(separator: bytes) -> bool:
-    """Tell whether a separator can begin inside itself; then only reading from the front tells which ones count.
+    """Whether a separator can begin inside itself; then only reading from the front decides which ones count.
 
     >>> overlaps_itself(b"<|end|>"), overlaps_itself(b"\\n\\n")
     (False, True)
@@ -235,7 +234,7 @@ def _plain_chunks(start: int, size: int, chunk_bytes: int) -> Iterator[Chunk]:
     return (plain_chunk(number, start, size, chunk_bytes) for number in range(count))
 
 
-def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:
+def _frame_chunks(layout: StreamLayout, chunk_bytes: int) -> Iterator[Chunk]:
     number = start = stop = 0
     frame_start: FrameStart | None = None
     for frame in layout.frames:
@@ -248,8 +247,8 @@ def _frame_chunks(layout: Layout, chunk_bytes: int) -> Iterator[Chunk]:
         yield Chunk(number, start, stop, context=frame_start)
 
 
-def _pass_over(held: bytes, blocks: Iterator[bytes], separator: bytes | None) -> tuple[int, bytes]:
-    """Read up to the next separator: (bytes passed over, what follows)."""
+def _skip_record(held: bytes, blocks: Iterator[bytes], separator: bytes | None) -> tuple[int, bytes]:
+    """Read up to the next separator: (bytes skipped, what follows)."""
     if separator is None:
         return len(held), b""
     passed, keep = 0, len(separator) - 1

@@ -7,7 +7,16 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from millstream.sources import Chunk, FileFailure, FoundFile, Layout, Reading, format_named, layout_of, plain_chunk
+from millstream.sources import (
+    Chunk,
+    FileFailure,
+    FoundFile,
+    Reading,
+    StreamLayout,
+    format_named,
+    layout_of,
+    plain_chunk,
+)
 from millstream.streams.plan import TOGETHER, Slot, Units
 
 MOST_OPEN = 2 * TOGETHER
@@ -27,7 +36,7 @@ class SlotReader:
         self._units = units
         self._lock = threading.Lock()
         self._begun: OrderedDict[int, _File] = OrderedDict()
-        self._layouts: dict[int, Layout] = {}
+        self._layouts: dict[int, StreamLayout] = {}
 
     def announce(self, slots: Iterable[Slot]) -> None:
         """These slots will be asked for, by some thread."""

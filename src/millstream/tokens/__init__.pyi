@@ -10,17 +10,17 @@ if TYPE_CHECKING:
     from millstream.tokens.flat import join_ids as join_ids
     from millstream.tokens.flat import join_texts as join_texts
     from millstream.tokens.flat import unfit_documents as unfit_documents
-    from millstream.tokens.keep import check_tokenizer as check_tokenizer
-    from millstream.tokens.keep import describe_tokenizer as describe_tokenizer
-    from millstream.tokens.keep import find_tokenizer as find_tokenizer
-    from millstream.tokens.keep import keep_tokenizer as keep_tokenizer
-    from millstream.tokens.keep import kept_tokenizer as kept_tokenizer
-    from millstream.tokens.keep import share_ids as share_ids
-    from millstream.tokens.keep import smallest_dtype as smallest_dtype
     from millstream.tokens.load import is_learned as is_learned
     from millstream.tokens.load import learn_tokenizer as learn_tokenizer
     from millstream.tokens.load import load_tokenizer as load_tokenizer
     from millstream.tokens.load import may_be_learned as may_be_learned
+    from millstream.tokens.store_tokenizer import check_tokenizer as check_tokenizer
+    from millstream.tokens.store_tokenizer import describe_tokenizer as describe_tokenizer
+    from millstream.tokens.store_tokenizer import find_tokenizer as find_tokenizer
+    from millstream.tokens.store_tokenizer import keep_tokenizer as keep_tokenizer
+    from millstream.tokens.store_tokenizer import kept_tokenizer as kept_tokenizer
+    from millstream.tokens.store_tokenizer import share_ids as share_ids
+    from millstream.tokens.store_tokenizer import smallest_dtype as smallest_dtype
     from millstream.tokens.tiktoken import TiktokenTokenizer as TiktokenTokenizer
     from millstream.tokens.tokenizer import Ids as Ids
     from millstream.tokens.tokenizer import Tokenizer as Tokenizer

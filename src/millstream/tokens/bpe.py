@@ -78,7 +78,7 @@ class BPETokenizer:
 
     @property
     def engine(self) -> str:
-        """Who encodes documents: "gigatoken", or "tokenizers"."""
+        """The engine that encodes documents: "gigatoken", or "tokenizers"."""
         return self._adapted.engine
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -91,9 +91,9 @@ class CharTokenizer:
         """The ids of many documents that lie end to end, and where each document ends."""
         try:
             ids = self._ids(text.tobytes().decode())
-        except TokenizerError:  # say the place in its document, not in the block
+        except TokenizerError:  # name the place in its document, not in the block
             ids, _ = join_ids(self.encode_batch(split_texts(text, ends)))
-        begins = (text & 0xC0) != 0x80  # every byte of UTF-8 but those that go on with a character
+        begins = (text & 0xC0) != 0x80  # every byte of UTF-8 but continuation bytes
         return ids, np.concatenate([np.zeros(1, np.int64), np.cumsum(begins, dtype=np.int64)])[ends]
 
     def decode(self, ids: Sequence[int]) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from millstream.errors import MissingExtra
 from millstream.tokens.definition import join_definition, split_definition
-from millstream.tokens.engine import NoFastEngine
+from millstream.tokens.fast_engine import NoFastEngine
 from millstream.tokens.flat import Ends, FlatIds, Text
 
 try:
@@ -38,9 +38,8 @@ _SMALL = 1 << 20
 class GigatokenEngine:
     """Encodes blocks of documents, each thread with an object of its own: one object serves one thread at a time.
 
-    Objects remember every word they have met, without end. A word costs them about as much time to meet as memory to
-    keep, some 100 MB in a second at worst, so an object is replaced after some seconds of its work; a replacement
-    then costs at most 3 % of the time.
+    Objects cache every word they have met, without a limit: some 100 MB in a second at worst. So an object is replaced
+    after some seconds of its work. A replacement costs at most 3 % of the time.
     """
 
     name = "gigatoken"
@@ -93,10 +92,10 @@ class _Worker:
 
 
 def from_definition(definition: str, *, finds_special: bool = False) -> GigatokenEngine:
-    """An engine for a `tokenizer.json`. Where special tokens in a text are text, it does not hear of them."""
+    """An engine for a `tokenizer.json`. Where special tokens in a text are text, the engine has none."""
     head, model = split_definition(definition)
-    heard = [token for token in head.get("added_tokens") or [] if finds_special or not token["special"]]
-    plain = join_definition({**head, "added_tokens": heard}, model)
+    known = [token for token in head.get("added_tokens") or [] if finds_special or not token["special"]]
+    plain = join_definition({**head, "added_tokens": known}, model)
     return GigatokenEngine(lambda: load_hf_json(plain))
 
 

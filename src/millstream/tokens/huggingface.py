@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
 from millstream.tokens.definition import fingerprint_of_definition, join_definition, split_definition
-from millstream.tokens.engine import EngineTokenizer, FastEngine, How
+from millstream.tokens.fast_engine import EncodingOptions, EngineTokenizer, FastEngine
 from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, Ids, fingerprint_of
 
 try:
@@ -34,9 +34,9 @@ PAD_NAMES = ("<|pad|>", "<pad>", "[PAD]", "<|padding|>", "<|finetune_right_pad_i
 
 
 class HuggingFaceTokenizer(EngineTokenizer):
-    """A `tokenizers.Tokenizer`, without what would change documents in silence.
+    """A `tokenizers.Tokenizer`, without the settings that would change documents silently.
 
-    It works on a copy, unless the object is `owned`: nobody else has it. Truncation and padding are off, nothing is
+    It works on a copy, unless the caller gives the object away (`owned`). Truncation and padding are off, nothing is
     added, special tokens in a text are text unless asked for as ids.
     """
 
@@ -50,7 +50,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         eos: str | int | None = None,
         pad: str | int | None = None,
         owned: bool = False,
-        **how: Unpack[How],
+        **how: Unpack[EncodingOptions],
     ) -> None:
         super().__init__(**how)
         self.name = name
@@ -99,7 +99,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         return 1 + max(self._tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
 
     @classmethod
-    def from_object(cls, tokenizer: Any, **how: Unpack[How]) -> HuggingFaceTokenizer:
+    def from_object(cls, tokenizer: Any, **how: Unpack[EncodingOptions]) -> HuggingFaceTokenizer:
         """Adapt a `tokenizers.Tokenizer`, or a tokenizer of transformers; a slow one is converted first."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is None and hasattr(tokenizer, "convert_ids_to_tokens"):
@@ -115,7 +115,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         )
 
     @classmethod
-    def from_file(cls, path: str | Path, **how: Unpack[How]) -> HuggingFaceTokenizer:
+    def from_file(cls, path: str | Path, **how: Unpack[EncodingOptions]) -> HuggingFaceTokenizer:
         """Read a `tokenizer.json`; a `tokenizer_config.json` beside it names the special tokens."""
         path = Path(path)
         try:
@@ -131,19 +131,24 @@ class HuggingFaceTokenizer(EngineTokenizer):
         return cls(tokenizer, name=name, eos=config.get("eos_token"), pad=config.get("pad_token"), owned=True, **how)
 
     @classmethod
-    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> HuggingFaceTokenizer:
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[EncodingOptions]) -> HuggingFaceTokenizer:
         """Build it from what `save` wrote for a tokenizer that finds special tokens in texts."""
         tokenizer = _read(json.dumps(content["tokenizer"]))
         how.setdefault("special_in_text", content["special_in_text"])
         return cls(tokenizer, name=content["name"], eos=content["eos"], pad=content["pad"], owned=True, **how)
 
     def variant(
-        self, head: Mapping[str, Any], model: str | None = None, *, keep_names: bool = False, **how: Unpack[How]
+        self,
+        head: Mapping[str, Any],
+        model: str | None = None,
+        *,
+        keep_names: bool = False,
+        **how: Unpack[EncodingOptions],
     ) -> HuggingFaceTokenizer:
         """Another tokenizer by its definition; without a `model` it shares ours, which need not be read again.
 
-        `keep_names`: it ends documents and fills rows as this one does; else nothing does. The same one is given
-        again: to prove its engine takes up to a second, and loaders of one tokenizer ask for the same.
+        With `keep_names` it has the same tokens for ends and padding, else none. Variants are cached: proving an engine
+        takes up to a second, and loaders of one tokenizer ask for the same.
         """
         key = fingerprint_of([head, model, keep_names, dict(how)])
         if key not in self._variants:
@@ -151,7 +156,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         return self._variants[key]
 
     def _variant(
-        self, head: Mapping[str, Any], model: str | None, *, keep_names: bool, **how: Unpack[How]
+        self, head: Mapping[str, Any], model: str | None, *, keep_names: bool, **how: Unpack[EncodingOptions]
     ) -> HuggingFaceTokenizer:
         made = _around(self._tokenizer.model, head) if model is None else None
         if made is None:
@@ -198,7 +203,7 @@ class HuggingFaceTokenizer(EngineTokenizer):
         self._tokenizer = self._bare(_read(self.definition))
 
     def _bare(self, tokenizer: Any) -> Any:
-        """The tokenizer, so that it changes no document in silence."""
+        """The tokenizer without truncation and padding, which change documents silently."""
         tokenizer.no_truncation()
         tokenizer.no_padding()
         tokenizer.encode_special_tokens = self.special_in_text == "text"

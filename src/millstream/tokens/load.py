@@ -18,7 +18,7 @@ from millstream.tokens.char import CharTokenizer
 from millstream.tokens.tokenizer import HUGGINGFACE_FORMAT, SENTENCEPIECE_FORMAT, TIKTOKEN_FORMAT, Tokenizer
 
 if TYPE_CHECKING:
-    from millstream.tokens.engine import EngineChoice, How, SpecialInText
+    from millstream.tokens.fast_engine import EncodingOptions, EngineChoice, SpecialInText
 
 _BPE_SIZE = 8192
 _OURS = re.compile(rb'\s*\{\s*"format"')
@@ -27,7 +27,7 @@ _OURS = re.compile(rb'\s*\{\s*"format"')
 def load_tokenizer(
     tokenizer: object, *, engine: EngineChoice = "auto", special_tokens: SpecialInText | None = None
 ) -> Tokenizer:
-    """Make a Tokenizer of what people have at hand.
+    """Make a Tokenizer of a path, a name or an object.
 
     * a path: a `tokenizer.json` (Hugging Face, or saved by one of ours) or its folder, or a SentencePiece `.model`
     * "ranks.tiktoken:cl100k": a file of tiktoken's ranks and the name of the pattern that splits its words
@@ -39,8 +39,8 @@ def load_tokenizer(
     the tokenizer's own library, `engine="gigatoken"` refuses what cannot be encoded fast.
 
     Special tokens that are spelled out in a text are text. With `special_tokens="ids"` they become their ids, so that
-    "<|endoftext|>" ends what is before it: only for texts that nobody else could write to. It is part of the
-    fingerprint, and a tokenizer that was saved keeps to it.
+    "<|endoftext|>" ends what is before it: only for texts from a trusted author. It is part of the fingerprint,
+    and a saved tokenizer keeps it.
 
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "tokenizer.json"
@@ -48,7 +48,7 @@ def load_tokenizer(
     >>> load_tokenizer(path).encode("cab")
     [2, 0, 1]
     """
-    how: How = {"engine": engine}
+    how: EncodingOptions = {"engine": engine}
     if special_tokens is not None:
         how["special_in_text"] = special_tokens
     if isinstance(tokenizer, str | os.PathLike):
@@ -118,7 +118,7 @@ def _size(wanted: str) -> int:
     return int(size)
 
 
-def _from_object(tokenizer: object, how: How) -> Tokenizer:
+def _from_object(tokenizer: object, how: EncodingOptions) -> Tokenizer:
     if hasattr(tokenizer, "encode_ordinary") and hasattr(tokenizer, "n_vocab"):
         from millstream.tokens.tiktoken import TiktokenTokenizer
 
@@ -138,7 +138,7 @@ def _from_object(tokenizer: object, how: How) -> Tokenizer:
     )
 
 
-def _by_name(name: str, how: How) -> Tokenizer:
+def _by_name(name: str, how: EncodingOptions) -> Tokenizer:
     path = Path(name)
     if path.is_dir():
         path = _in_folder(path)
@@ -172,13 +172,13 @@ def _in_folder(folder: Path) -> Path:
     )
 
 
-def _from_ranks(path: Path, pattern: str | None, how: How) -> Tokenizer:
+def _from_ranks(path: Path, pattern: str | None, how: EncodingOptions) -> Tokenizer:
     from millstream.tokens.tiktoken import TiktokenTokenizer
 
     return TiktokenTokenizer.from_file(path, pattern, **how)
 
 
-def _from_file(path: Path, how: How) -> Tokenizer:
+def _from_file(path: Path, how: EncodingOptions) -> Tokenizer:
     if path.suffix == ".tiktoken":
         return _from_ranks(path, None, how)
     if path.suffix == ".model":
@@ -209,13 +209,13 @@ def _from_file(path: Path, how: How) -> Tokenizer:
     return _huggingface(path, how)
 
 
-def _huggingface(path: Path, how: How) -> Tokenizer:
+def _huggingface(path: Path, how: EncodingOptions) -> Tokenizer:
     from millstream.tokens.huggingface import HuggingFaceTokenizer
 
     return HuggingFaceTokenizer.from_file(path, **how)
 
 
-def _saved(content: dict[str, Any], path: Path, how: How) -> Tokenizer:
+def _saved(content: dict[str, Any], path: Path, how: EncodingOptions) -> Tokenizer:
     """A tokenizer of another library, as its adapter saved it."""
     try:
         if content["format"] == TIKTOKEN_FORMAT and content["version"] == 1:

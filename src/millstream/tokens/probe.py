@@ -1,7 +1,7 @@
 """Texts on which two engines are compared before one may stand in for the other.
 
-Made by rule, the same everywhere: every kind of character, every seam between kinds that a pre-tokenizer may
-treat in its own way, and every token that a tokenizer finds in raw text.
+They are deterministic: every kind of character, every seam between kinds that a pre-tokenizer may treat specially,
+and every token that a tokenizer finds in raw text.
 """
 
 from __future__ import annotations

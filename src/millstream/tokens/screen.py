@@ -1,8 +1,8 @@
 """An engine for all but some characters: a document that holds one of them is left to the reference.
 
-Libraries follow different versions of Unicode. What a newer version calls a letter, a digit or a mark is nothing to an
-older one, and they split such words differently. So a fast engine never sees a character that is younger than Unicode
-14, nor a mark that it puts in another order than the reference does.
+Libraries follow different versions of Unicode. What is a letter, a digit or a mark in a newer version is unassigned
+in an older one, and they split such words differently. So a fast engine never sees a character that is younger than
+Unicode 14, nor a mark that it puts in another order than the reference does.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from importlib.resources import files
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.tokens.cut import cut_points
-from millstream.tokens.flat import Ends, FlatIds, Text, join_texts, split_ids
+from millstream.tokens.flat import Ends, FlatIds, Text, cut_points, join_texts, split_ids
 from millstream.tokens.tokenizer import Ids
 
 _LEAST = 0xCD  # the first byte of U+0378, the first character that can be odd

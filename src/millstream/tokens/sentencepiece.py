@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.engine import EngineTokenizer, FastEngine, How
+from millstream.tokens.fast_engine import EncodingOptions, EngineTokenizer, FastEngine
 from millstream.tokens.tokenizer import SENTENCEPIECE_FORMAT, Ids
 
 try:
@@ -31,7 +31,7 @@ class SentencePieceTokenizer(EngineTokenizer):
 
     reference = "sentencepiece"
 
-    def __init__(self, model: bytes, *, name: str, **how: Unpack[How]) -> None:
+    def __init__(self, model: bytes, *, name: str, **how: Unpack[EncodingOptions]) -> None:
         super().__init__(**how)
         self.name = name
         self._own_model = model
@@ -46,7 +46,7 @@ class SentencePieceTokenizer(EngineTokenizer):
         return hashlib.blake2b(self._own_model, digest_size=16).hexdigest()
 
     @classmethod
-    def from_file(cls, path: str | Path, **how: Unpack[How]) -> SentencePieceTokenizer:
+    def from_file(cls, path: str | Path, **how: Unpack[EncodingOptions]) -> SentencePieceTokenizer:
         """Read a `.model` file."""
         path = Path(path)
         try:
@@ -57,12 +57,12 @@ class SentencePieceTokenizer(EngineTokenizer):
             ) from error
 
     @classmethod
-    def from_object(cls, processor: Any, **how: Unpack[How]) -> SentencePieceTokenizer:
+    def from_object(cls, processor: Any, **how: Unpack[EncodingOptions]) -> SentencePieceTokenizer:
         """Adapt a `SentencePieceProcessor`; its settings for sampling and extra ids do not count."""
         return cls(processor.serialized_model_proto(), name="sentencepiece", **how)
 
     @classmethod
-    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> SentencePieceTokenizer:
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[EncodingOptions]) -> SentencePieceTokenizer:
         """Build it from what `save` wrote."""
         how.setdefault("special_in_text", content.get("special_in_text", "text"))
         return cls(base64.b64decode(content["model"]), name=content["name"], **how)
@@ -121,7 +121,7 @@ class SentencePieceTokenizer(EngineTokenizer):
         return id if self._processor.id_to_piece(id) == token else None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The processor is built anew from the model's bytes."""
+        """The processor is rebuilt from the model's bytes."""
         return {**super().__getstate__(), "_processor": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

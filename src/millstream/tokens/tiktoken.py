@@ -1,22 +1,26 @@
-"""Encodings of OpenAI's `tiktoken`. The only file that imports it."""
+"""Encodings of OpenAI's `tiktoken`, and the patterns that split their words. The only file that imports it."""
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.engine import EngineTokenizer, FastEngine, How, NoFastEngine
-from millstream.tokens.patterns import pattern_named, scheme_of
+from millstream.tokens.fast_engine import EncodingOptions, EngineTokenizer, FastEngine, NoFastEngine
 from millstream.tokens.tokenizer import TIKTOKEN_FORMAT, Ids, fingerprint_of
 
 try:
     import tiktoken
 except ImportError as error:
     raise MissingExtra.of("tiktoken", "tokenizers") from error
+
+_CASELESS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_TAIL = r"\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
 
 
 def encoding_names() -> list[str]:
@@ -35,7 +39,7 @@ class TiktokenTokenizer(EngineTokenizer):
     pad_id = None
     reference = "tiktoken"
 
-    def __init__(self, encoding: Any, **how: Unpack[How]) -> None:
+    def __init__(self, encoding: Any, **how: Unpack[EncodingOptions]) -> None:
         super().__init__(**how)
         self._encoding = encoding
         self.name: str = encoding.name
@@ -51,7 +55,7 @@ class TiktokenTokenizer(EngineTokenizer):
         return fingerprint_of([own._pat_str, ranks, own._special_tokens])
 
     @classmethod
-    def from_name(cls, name: str, **how: Unpack[How]) -> TiktokenTokenizer:
+    def from_name(cls, name: str, **how: Unpack[EncodingOptions]) -> TiktokenTokenizer:
         """Load an encoding by name; tiktoken fetches its vocabulary at the first use."""
         try:
             return cls(tiktoken.get_encoding(name), **how)
@@ -71,7 +75,7 @@ class TiktokenTokenizer(EngineTokenizer):
         pattern: str | None = None,
         *,
         special_tokens: Mapping[str, int] | None = None,
-        **how: Unpack[How],
+        **how: Unpack[EncodingOptions],
     ) -> TiktokenTokenizer:
         """Read a file of mergeable ranks. `pattern` is how it splits words: a name, or else the file is named so.
 
@@ -90,7 +94,7 @@ class TiktokenTokenizer(EngineTokenizer):
         return cls(_encoding(path.stem, regex, ranks, special), **how)
 
     @classmethod
-    def from_content(cls, content: Mapping[str, Any], **how: Unpack[How]) -> TiktokenTokenizer:
+    def from_content(cls, content: Mapping[str, Any], **how: Unpack[EncodingOptions]) -> TiktokenTokenizer:
         """Build it from what `save` wrote."""
         ranks = {base64.b64decode(token): rank for token, rank in content["ranks"].items()}
         how.setdefault("special_in_text", content.get("special_in_text", "text"))
@@ -171,3 +175,64 @@ class TiktokenTokenizer(EngineTokenizer):
 
 def _encoding(name: str, regex: str, ranks: dict[bytes, int], special: Mapping[str, int]) -> Any:
     return tiktoken.Encoding(name, pat_str=regex, mergeable_ranks=ranks, special_tokens=dict(special))
+
+
+class SplitPattern(NamedTuple):
+    """A regular expression, and what gigatoken calls the scheme."""
+
+    regex: str
+    scheme: str
+
+
+_PATTERNS = {
+    "gpt2": SplitPattern(r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+", "gpt2"),
+    "cl100k": SplitPattern(
+        rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_TAIL}", "gpt4"
+    ),
+    "qwen2": SplitPattern(
+        rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{_TAIL}", "qwen2"
+    ),
+    "qwen3.5": SplitPattern(
+        rf"{_CASELESS}|[^\r\n\p{{L}}\p{{N}}]?[\p{{L}}\p{{M}}]+|\p{{N}}| ?[^\s\p{{L}}\p{{M}}\p{{N}}]+[\r\n]*|{_TAIL}",
+        "qwen35",
+    ),
+    "o200k": SplitPattern(
+        rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_CASELESS}?|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_CASELESS}?"
+        rf"|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n/]*|{_TAIL}",
+        "o200k",
+    ),
+}
+_NAMES = {"r50k": "gpt2", "llama3": "cl100k", "qwen": "qwen2"}
+
+
+def pattern_named(name: str) -> SplitPattern:
+    """The pattern of a family of vocabularies, e.g. "cl100k" (also "cl100k_base"), "llama3" or "qwen2".
+
+    >>> pattern_named("r50k_base") == pattern_named("gpt2")
+    True
+    """
+    plain = name.removesuffix("_base")
+    found = _PATTERNS.get(_NAMES.get(plain, plain))
+    if found is None:
+        known = ", ".join(sorted([*_PATTERNS, *_NAMES]))
+        raise TokenizerError(f"there is no pattern {name!r} to split words by", hint=f"choose one of {known}")
+    return found
+
+
+def scheme_of(regex: str) -> str | None:
+    """What gigatoken calls this way of splitting, if it is one of the known ones in any spelling.
+
+    >>> scheme_of(r"'(?:[sdmt]|ll|ve|re)| ?\\p{L}++| ?\\p{N}++| ?[^\\s\\p{L}\\p{N}]++|\\s++$|\\s+(?!\\S)|\\s")
+    'gpt2'
+    """
+    spelled = {_canonical_regex(pattern.regex): pattern.scheme for pattern in _PATTERNS.values()}
+    return spelled.get(_canonical_regex(regex))
+
+
+def _canonical_regex(regex: str) -> str:
+    """One spelling for all that match alike: possessive or not, contractions in either order, shortcuts left out."""
+    plain = re.sub(r"(?<=[+*?])\+|(?<=\d\})\+", "", regex)
+    plain = plain.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)")
+    plain = plain.replace("'s|'t|'re|'ve|'m|'ll|'d", "'(?:[sdmt]|ll|ve|re)")
+    plain = plain.replace(r"|\s+$", "").replace(r"\s*[\r\n]|", r"\s*[\r\n]+|")
+    return f"{plain}+" if plain.endswith(r"|\s") else plain

@@ -1,4 +1,4 @@
-"""What a tokenizer is here.
+"""The protocol of a tokenizer, and the fingerprint of plain data.
 
 Special tokens that are spelled out in a text are plain text, unless asked for as ids: a document that contains
 "<|endoftext|>" must not end there. Special ids only get into a row when Millstream puts them there.
@@ -20,7 +20,7 @@ Ids = NDArray[np.uint32]
 TIKTOKEN_FORMAT = "millstream tiktoken"
 SENTENCEPIECE_FORMAT = "millstream sentencepiece"
 HUGGINGFACE_FORMAT = "millstream huggingface"
-"""What the first key of a saved tokenizer says; here, so that a file can be told without its library."""
+"""The value of "format" in a saved tokenizer; here, so that a file is recognized without its library."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
-"""A column of an Arrow table -> the same, when every offset, view and index in it points to where something is.
+"""A column of an Arrow table -> the same, if every offset, view and index in it points inside its buffers.
 
-pyarrow believes what a file says, and reads behind the ends of its buffers: nothing looks at values before this has.
+pyarrow trusts a file, and reads past the ends of its buffers, so each column is validated before its values are read.
 pyarrow is imported in this file only, and only when such a file is read.
 """
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import MillstreamError, MissingExtra
-from millstream.sources.failure import FileFailure
+from millstream.sources.chunk import FileFailure
 
 Sizes: TypeAlias = npt.NDArray[np.float64]
 _LEAST_BYTES = 4096
@@ -31,13 +31,13 @@ def arrow() -> Any:
 
 
 @contextmanager
-def refused() -> Iterator[None]:
-    """Whatever pyarrow raises over the bytes of a file is a failure of the file: it raises nearly every error.
+def pyarrow_errors() -> Iterator[None]:
+    """Any error of pyarrow over the bytes of a file becomes a failure of the file: it raises nearly every kind.
 
-    >>> with refused():
+    >>> with pyarrow_errors():
     ...     raise IndexError("View at slot 0 references buffer 7")
     Traceback (most recent call last):
-    millstream.sources.failure.FileFailure: damaged: View at slot 0 references buffer 7
+    millstream.sources.chunk.FileFailure: damaged: View at slot 0 references buffer 7
     """
     try:
         yield
@@ -48,19 +48,19 @@ def refused() -> Iterator[None]:
         raise FileFailure("damaged", said[0], has_place=False) from error
 
 
-def sound(column: Any, max_expansion: int) -> Any:
+def validated(column: Any, max_expansion: int) -> Any:
     """The column itself, if it holds together and what it stands for is not more than `max_expansion` times its bytes.
 
     Values that only mean nothing, such as texts that are not UTF-8, are bad by themselves and not here.
 
     >>> import pyarrow as pa
-    >>> sound(pa.array(["a", "b"]), 1000).to_pylist()
+    >>> validated(pa.array(["a", "b"]), 1000).to_pylist()
     ['a', 'b']
     >>> words = pa.DictionaryArray.from_arrays(pa.array([0, 7]), pa.array(["a", "b"]), safe=False)
-    >>> with refused():  # doctest: +ELLIPSIS
-    ...     sound(words, 1000)
+    >>> with pyarrow_errors():  # doctest: +ELLIPSIS
+    ...     validated(words, 1000)
     Traceback (most recent call last):
-    millstream.sources.failure.FileFailure: damaged: Dictionary indices invalid: ... out of bounds: 7 ...
+    millstream.sources.chunk.FileFailure: damaged: Dictionary indices invalid: ... out of bounds: 7 ...
     """
     for array in getattr(column, "chunks", [column]):
         array.validate()

@@ -1,4 +1,4 @@
-"""Record: one text and where it comes from. RecordBlock: many of them in columns, as the fast roads carry them."""
+"""Record: one text and where it comes from. RecordBlock: many of them in columns, as native code takes them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordBlock:
     """Records of one file in columns: their texts end to end, and the origin of each.
 
     `text` is valid UTF-8; text i is `text[ends[i - 1] : ends[i]]`. Rows count from the start of the chunk that
-    the block was read from; whoever knows the rows before it adds them.
+    the block was read from; `ChunkRead.counted_from` adds the rows before it.
 
     >>> block = RecordBlock.of([Record("ab", "a.txt", 0, 0, 2), Record("é", "a.txt", 1, 3, 5)], "a.txt")
     >>> len(block), block.text_of(1), block.ends.tolist()

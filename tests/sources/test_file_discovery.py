@@ -1,4 +1,4 @@
-"""Files are found once, in one order, and what is passed over is counted."""
+"""Files are found once, in one order, and what is skipped is counted."""
 
 from __future__ import annotations
 
@@ -194,6 +194,6 @@ def test_what_prepare_itself_made_is_no_raw_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", [({"text": str(n)} for n in range(3)), iter(["a.txt"]), 7, [7]])
 def test_what_is_no_source_is_refused_by_name(source: object) -> None:
-    """A generator could be read only once, and what it holds cannot be told without reading it."""
+    """A generator could be read only once, and its content is unknown before that."""
     with pytest.raises(SourceError, match=r"a \w+ is no source"):
         discover(source)

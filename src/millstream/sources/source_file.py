@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import SourceError
-from millstream.sources.failure import CHANGED, GONE, UNREADABLE, FileFailure
+from millstream.sources.chunk import CHANGED, GONE, UNREADABLE, FileFailure
 
 BLOCK_BYTES = 1 << 20
 
@@ -49,7 +49,7 @@ def opened(file: FoundFile) -> Iterator[int]:
     try:
         handle = os.open(file.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except FileNotFoundError:
-        found, hint = "the file was there when the files were listed", "put it back, or list the files anew"
+        found, hint = "the file was there when the files were listed", "put it back, or list the files again"
         raise FileFailure(GONE, found, hint, has_place=False) from None
     except OSError as error:
         found, hint = f"it cannot be opened: {error.strerror}", "look at its owner and mode"
@@ -67,7 +67,7 @@ def check_unchanged(file: FoundFile, handle: int) -> None:
     now = os.fstat(handle)
     if (now.st_size, now.st_mtime_ns, now.st_ino) != (file.bytes, file.mtime_ns, file.inode):
         size = f" ({file.bytes:,} bytes then, {now.st_size:,} now)" if now.st_size != file.bytes else ""
-        found, hint = f"the file is not as it was found{size}", "run again when nobody writes to it any more"
+        found, hint = f"the file is not as it was found{size}", "run again when nothing writes to it any more"
         raise FileFailure(CHANGED, found, hint, has_place=False)
 
 

@@ -1,4 +1,4 @@
-"""The tokenizer of a store: described in its manifest, kept beside its tokens, found again later."""
+"""The tokenizer of a store: described in its manifest, saved beside its tokens, and loaded from there."""
 
 from __future__ import annotations
 
@@ -45,8 +45,10 @@ def describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 
 
 def share_ids(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether an id means the same to two tokenizers, by what manifests say of them: they have one vocabulary, or one
-    has that of the other and control tokens behind it. Two that were extended each in its own way do not.
+    """Whether an id means the same to two tokenizers, by what manifests say of them.
+
+    They have one vocabulary, or one has that of the other and more control tokens after it. Two different extensions
+    do not share ids.
 
     >>> chatml, llama = {"fingerprint": "b", "extends": "a"}, {"fingerprint": "c", "extends": "a"}
     >>> share_ids({"fingerprint": "a"}, chatml), share_ids(chatml, llama)

@@ -1,8 +1,8 @@
-"""Which bytes a source file holds: its hash, and a memory of it for as long as the file is not touched.
+"""Which bytes a source file holds: its hash, cached for as long as the file is not touched.
 
-A file is hashed in segments, so that a large one is hashed by many threads: the digest is the blake2b of its bytes
-or, for files of several segments, the blake2b of the digests of its segments. A file that cannot be read has none (""):
-whoever reads it reports it, and what is made of it has no name to be found by.
+A file is hashed in segments, so that many threads share a large one. The digest is the blake2b of its bytes or, for
+several segments, of the digests of its segments. A file that cannot be read has none (""):
+reading it reports the failure, and nothing made of it is cached.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import FoundFile, opened, read_at
-from millstream.sources.rows import is_rows, written_row
+from millstream.sources.chunk import FileFailure
+from millstream.sources.objects import is_rows, written_row
+from millstream.sources.source_file import FoundFile, opened, read_at
 from millstream.storage import FileCache, key_of
 
 SEGMENT_BYTES = 64 << 20
 _PIECE_BYTES = 1 << 20
-_LOOKS, _LOOK_BYTES = 64, 4096
+_SAMPLES, _SAMPLE_BYTES = 64, 4096
 
 
 def segments(size: int) -> int:
@@ -87,9 +87,9 @@ def digest_of(path: Path, size: int) -> str:
 def digesting(
     file: FoundFile, cache: FileCache | None, begin: Callable[..., Callable[[], bytes]] = partial
 ) -> Callable[[], str]:
-    """Begin to hash a file, unless its digest is known; the call that is given waits for it, and remembers it.
+    """Begin to hash a file, unless its digest is cached; the returned call waits for the digest, and caches it.
 
-    `begin` starts a call elsewhere, and gives what waits for its result; without it the hashing waits to be asked for.
+    `begin` starts a call elsewhere, and returns a call that waits for its result; by default hashing is lazy.
     """
     if file.data is not None:
         return partial(identify_object, file.data)
@@ -120,19 +120,19 @@ def touch_of(path: Path) -> str:
 
 
 def fingerprint_files(files: Sequence[FoundFile]) -> str:
-    """Tell files by their names, sizes and formats, and by 64 looks at evenly spaced places; never by time stamps."""
+    """Identify files by names, sizes and formats, and by 64 samples at evenly spaced places; never by time stamps."""
     digest = hashlib.blake2b(key_of([file.described() for file in files]).encode(), digest_size=16)
     for file in files:
         if file.data is not None:
             digest.update(identify_object(file.data).encode())
     ends = np.cumsum([0 if file.data is not None else file.bytes for file in files])
     total = int(ends[-1])
-    for place in sorted({look * total // _LOOKS for look in range(_LOOKS)} if total else ()):
+    for place in sorted({sample * total // _SAMPLES for sample in range(_SAMPLES)} if total else ()):
         number = int(np.searchsorted(ends, place, side="right"))
         file = files[number]
         try:
             with opened(file) as handle:
-                digest.update(read_at(handle, file, place - int(ends[number]) + file.bytes, _LOOK_BYTES))
-        except FileFailure as failure:  # who reads it says so, or counts it
+                digest.update(read_at(handle, file, place - int(ends[number]) + file.bytes, _SAMPLE_BYTES))
+        except FileFailure as failure:  # reading the file reports or counts it
             digest.update(failure.reason.encode())
     return digest.hexdigest()

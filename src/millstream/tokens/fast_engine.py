@@ -1,8 +1,8 @@
 """The fastest engine that is proven to give the same ids.
 
-A tokenizer's own library is the reference. A faster engine may take its place only after the ids of both were
-compared on the texts of `probe.py`; any difference, and the reference does the work. Who does it is never part of
-the tokenizer's fingerprint, since the ids are the same.
+A tokenizer's own library is the reference. A faster engine replaces it only after the ids of both were compared
+on the texts of `probe.py`; after any difference the reference encodes. The engine is not part of the tokenizer's
+fingerprint, since the ids are the same.
 """
 
 from __future__ import annotations
@@ -18,21 +18,30 @@ from typing import Any, Literal, Protocol, TypedDict, get_args
 import numpy as np
 
 from millstream.errors import MissingExtra, TokenizerError
-from millstream.tokens.cut import STRETCH, pieces, survives_cuts
-from millstream.tokens.flat import Ends, FlatIds, Text, join_ids, join_texts, split_ids
+from millstream.tokens.flat import (
+    STRETCH,
+    Ends,
+    FlatIds,
+    Text,
+    cut_documents,
+    join_ids,
+    join_texts,
+    split_ids,
+    survives_cuts,
+)
 from millstream.tokens.probe import probe_texts
 from millstream.tokens.screen import ScreenedEngine, misordered_marks
 from millstream.tokens.tokenizer import Ids, fingerprint_of
 
 EngineChoice = Literal["auto", "reference", "gigatoken"]
 SpecialInText = Literal["text", "ids"]
-"""What special tokens are that are spelled out in a text: its letters, or their own ids."""
+"""What special tokens that are spelled out in a text become: its letters, or their own ids."""
 _log = logging.getLogger("millstream.tokens")
 _proving = threading.Lock()
 
 
-class How(TypedDict, total=False):
-    """How texts are encoded: by whom, and what is made of special tokens in them."""
+class EncodingOptions(TypedDict, total=False):
+    """How texts are encoded: by which engine, and what special tokens in them become."""
 
     engine: EngineChoice
     special_in_text: SpecialInText
@@ -56,7 +65,7 @@ class NoFastEngine(Exception):  # noqa: N818 - a finding, not a failure
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ChosenEngine:
     """The engine in use (None: the reference) and the reason for it."""
 
     fast: FastEngine | None
@@ -78,7 +87,7 @@ class EngineTokenizer(ABC):
             raise TokenizerError(f"special_tokens={special_in_text!r} is unknown", hint='choose "text" or "ids"')
         self._wanted = engine
         self.special_in_text = special_in_text
-        self._chosen: Chosen | None = None
+        self._chosen: ChosenEngine | None = None
         self._cuts: bool | None = None
 
     @abstractmethod
@@ -95,13 +104,13 @@ class EngineTokenizer(ABC):
 
     @property
     def engine(self) -> str:
-        """Who encodes blocks of documents: "gigatoken", or the reference's name."""
+        """The engine of blocks of documents: "gigatoken", or the reference's name."""
         fast = self._choose().fast
         return self.reference if fast is None else fast.name
 
     @property
     def engine_reason(self) -> str:
-        """Why this engine does the work."""
+        """Why this engine was chosen."""
         return self._choose().reason
 
     def encode_batch(self, texts: Sequence[str]) -> list[Ids]:
@@ -126,23 +135,23 @@ class EngineTokenizer(ABC):
 
     @abstractmethod
     def _vocabulary(self) -> str:
-        """The fingerprint of the vocabulary, made when somebody asks."""
+        """The fingerprint of the vocabulary, computed at the first use."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """An engine is proven anew where it is unpickled."""
+        """An engine is proven again after unpickling."""
         return {**self.__dict__, "_chosen": None}
 
-    def _choose(self) -> Chosen:
-        """Look for an engine at the first use: who only decodes does not pay for it."""
+    def _choose(self) -> ChosenEngine:
+        """Look for an engine at the first use: decoding alone does not pay for it."""
         if self._chosen is None:
             with _proving:
                 if self._chosen is None:
                     self._chosen = self._prove()
         return self._chosen
 
-    def _prove(self) -> Chosen:
+    def _prove(self) -> ChosenEngine:
         if self._wanted == "reference":
-            return Chosen(None, "asked for")
+            return ChosenEngine(None, "asked for")
         try:
             probes = probe_texts(self._probe_tokens())
             fast, difference = self._screened(self._fast_engine(), join_ids(self._reference_batch(probes)), probes)
@@ -151,14 +160,14 @@ class EngineTokenizer(ABC):
                 raise TokenizerError(
                     f"{self._wanted} cannot encode for this tokenizer: {error}", hint='pass engine="auto"'
                 ) from error
-            return Chosen(None, str(error))
+            return ChosenEngine(None, str(error))
         if difference is None:
-            return Chosen(fast, f"gave the ids of {self.reference} on {len(probes):,} texts")
+            return ChosenEngine(fast, f"gave the ids of {self.reference} on {len(probes):,} texts")
         reason = f"{fast.name} differs from {self.reference}: {difference}"
         if self._wanted != "auto":
             raise TokenizerError(reason, hint='pass engine="auto"')
         _log.warning("%s; %s encodes, more slowly", reason, self.reference)
-        return Chosen(None, reason)
+        return ChosenEngine(None, reason)
 
     def _screened(self, engine: FastEngine, expected: FlatIds, probes: Sequence[str]) -> tuple[FastEngine, str | None]:
         """The engine without the characters that it may take for others, and what is still different."""
@@ -174,7 +183,7 @@ class EngineTokenizer(ABC):
         """Encode by the reference, a stretch at a time: it needs hundreds of bytes of memory for each character."""
         counts = np.zeros(len(ends), np.int64)
         arrays = []
-        for group in _groups(pieces(text, ends, cut=self._may_cut)):
+        for group in _groups(cut_documents(text, ends, cut=self._may_cut)):
             encoded = self._reference_batch([piece for _, piece in group])
             for (document, _), ids in zip(group, encoded, strict=True):
                 counts[document] += len(ids)
@@ -189,7 +198,7 @@ class EngineTokenizer(ABC):
 
 
 def first_difference(fast: FastEngine, expected: FlatIds, texts: Sequence[str]) -> str | None:
-    """What a person has to know about the first text whose ids differ, or None."""
+    """Describe the first text whose ids differ; None if there is none."""
     ids, ends = fast.encode_flat(*join_texts(texts))
     if np.array_equal(ids, expected[0]) and np.array_equal(ends, expected[1]):
         return None

@@ -1,5 +1,6 @@
-"""A path, a folder, a pattern, a list of them, or a mapping to weights -> the files to read, in an order that is always
-the same. Nothing is opened here; a file that changes afterwards is noticed when it is read."""
+"""A path, a folder, a pattern, a list of them, or a mapping to weights -> the files to read, in a deterministic order.
+
+Nothing is opened here; reading notices a file that has changed since."""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ from typing import Any
 from millstream.errors import SourceError
 from millstream.settings import local_path
 from millstream.sources.formats import format_named, format_of, known_formats
-from millstream.sources.found import FoundFile
-from millstream.sources.json_array import JsonFormat
-from millstream.sources.rows import found_rows, is_rows
+from millstream.sources.jsonl import JsonFormat
+from millstream.sources.objects import found_rows, is_rows
+from millstream.sources.source_file import FoundFile
 
 Where = str | os.PathLike[str]
 Patterns = str | Iterable[str]
@@ -28,7 +29,7 @@ Patterns = str | Iterable[str]
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The files in their order, and what was passed over, counted by reason."""
+    """The files in their order, and what was skipped, counted by reason."""
 
     files: tuple[FoundFile, ...]
     skipped: Counter[str] = field(default_factory=Counter)
@@ -80,9 +81,9 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     """Find the files of `source`, sorted by name; names are relative to what all of them share.
 
     `source` is a path, a pattern, a Hugging Face dataset, rows (a list of dicts), a list of them, or a mapping of
-    them to weights: the weight of an entry is recorded with each of its files, for those who mix them later, and
+    them to weights. The weight of an entry is recorded with each of its files, for mixing them later, and
     changes nothing in what is read.
-    In folders, hidden files, files of unknown kind and, unless `include` names them, `.json` files are passed over and
+    In folders, hidden files, files of unknown kind and, unless `include` names them, `.json` files are skipped and
     counted; with `format` every file that is not hidden is taken. `include` and `exclude` are patterns for names below
     a folder, in which `*` also matches `/`.
     A file that was named, or matches a pattern, is always taken.
@@ -109,7 +110,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     datasets: list[FoundFile] = []
     for place, (where, weight) in enumerate(wanted):
         if _is_dataset(where):
-            from millstream.sources.huggingface import found_dataset
+            from millstream.sources.objects import found_dataset
 
             dataset = found_dataset(where, place, {file.name for file in datasets})
             datasets.append(replace(dataset, source=dataset.name, weight=weight))
@@ -281,5 +282,5 @@ def _refuse(error: OSError) -> None:
 
 
 def _is_dataset(source: object) -> bool:
-    """Tell a dataset by what it can do."""
+    """Whether an object has the methods of a dataset."""
     return hasattr(source, "column_names") and hasattr(source, "features") and hasattr(source, "with_format")

@@ -1,38 +1,45 @@
 """A found file -> its decoded stream: decompressed, and UTF-8 without a byte order mark.
 
-Places in a file that is neither compressed nor in another encoding are those of the file itself; in the others they
-are places in what comes out.
+Places in a plain file of UTF-8 are those of the file itself; in all others they are places in the decoded stream.
+Bytes that are not valid in their encoding become 0xFF, which is never valid UTF-8. So one check, of UTF-8, finds the
+bad records of every encoding.
 """
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 
-from millstream.sources import zstd_frames
-from millstream.sources.chunk import Reading
-from millstream.sources.decompress import MAGIC_BYTES, SUFFIXES, compression_of, decompressed
-from millstream.sources.encoding import encoding_of, transcoded
-from millstream.sources.failure import FileFailure
-from millstream.sources.found import BLOCK_BYTES, FoundFile, blocks_from, opened, read_at
-from millstream.sources.zstd_frames import Frame
+from millstream.errors import SourceError
+from millstream.sources.chunk import FileFailure, Reading
+from millstream.sources.decompress import MAGIC_BYTES, SUFFIXES, ZstdFrame, compression_of, decompressed, zstd_frames
+from millstream.sources.source_file import BLOCK_BYTES, FoundFile, blocks_from, opened, read_at
 
 _HEAD_BYTES = 4  # the longest byte order mark
 _MORE_BYTES = 1 << 16
 _LEAST_BLOCK = 1 << 12
+BOM = b"\xef\xbb\xbf"
+_MARKS = {  # longest first: the mark of UTF-32 begins with that of UTF-16
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
+}
+_MARK_INVALID = "millstream.mark_invalid"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How the text lies in a file: from byte `start` on; plain, or in `frames`, or only to be had from the front."""
+class StreamLayout:
+    """How the text lies in a file: from byte `start` on; plain, or in `frames`, or readable only from the front."""
 
     compression: str | None
     encoding: str
     start: int
-    frames: tuple[Frame, ...] = ()
+    frames: tuple[ZstdFrame, ...] = ()
 
     @property
     def is_plain(self) -> bool:
@@ -40,42 +47,42 @@ class Layout:
         return self.compression is None and self.encoding == "utf-8"
 
 
-def layout_of(file: FoundFile, reading: Reading) -> Layout:
+def layout_of(file: FoundFile, reading: Reading) -> StreamLayout:
     """Look at the first bytes of a file, and at the frames of a zstd file."""
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
         compression = compression_of(head)
         if compression is None:
             _check_promise(file, head)
-            return Layout(None, *encoding_of(head, reading.encoding))
+            return StreamLayout(None, *encoding_of(head, reading.encoding))
         first = b""
         blocks = _decompressed(blocks_from(handle, file), compression, reading)
         try:
             while len(first) < _HEAD_BYTES and (block := next(blocks, b"")):
                 first += block
         except FileFailure:
-            pass  # whoever reads the stream meets it again
+            pass  # reading the stream raises it again
         encoding, start = encoding_of(first, reading.encoding)
-        frames: list[Frame] | None = None
+        frames: list[ZstdFrame] | None = None
         if compression == "zstd" and encoding == "utf-8":
-            frames = zstd_frames.frames(lambda place, count: read_at(handle, file, place, count), file.bytes)
+            frames = zstd_frames(lambda place, count: read_at(handle, file, place, count), file.bytes)
     total = sum(frame.content_bytes for frame in frames or ())
     if frames is None or len(frames) < 2 or total > min(reading.max_decoded_bytes, reading.max_expansion * file.bytes):
         frames = []  # one frame cannot be shared, and a lie about sizes is found when the stream is read
-    return Layout(compression, encoding, start, tuple(frames))
+    return StreamLayout(compression, encoding, start, tuple(frames))
 
 
-def binary_layout(file: FoundFile) -> Layout:
+def binary_layout(file: FoundFile) -> StreamLayout:
     """The layout of a file that may be compressed, but is not text."""
     with opened(file) as handle:
         head = read_at(handle, file, 0, MAGIC_BYTES)
     compression = compression_of(head)
     if compression is None:
         _check_promise(file, head)
-    return Layout(compression, "utf-8", 0)
+    return StreamLayout(compression, "utf-8", 0)
 
 
-class Decoded:
+class DecodedBytes:
     """Blocks of a decoded stream; `taken` counts the bytes of the file that went into them."""
 
     def __init__(
@@ -101,38 +108,40 @@ class Decoded:
 
 
 @contextmanager
-def decoded(file: FoundFile, reading: Reading, layout: Layout | None = None) -> Iterator[tuple[Decoded, int]]:
-    """(blocks of the decoded stream behind its byte order mark, place of the first). Blocks may raise `FileFailure`."""
+def decoded(
+    file: FoundFile, reading: Reading, layout: StreamLayout | None = None
+) -> Iterator[tuple[DecodedBytes, int]]:
+    """(blocks of the decoded stream after its byte order mark, place of the first). Blocks may raise `FileFailure`."""
     layout = layout or layout_of(file, reading)
 
     def decode(blocks: Iterator[bytes]) -> Iterator[bytes]:
         if layout.compression is not None:
             blocks = _decompressed(blocks, layout.compression, reading)
-        blocks = _without(blocks, layout.start)
+        blocks = _skip_bytes(blocks, layout.start)
         return blocks if layout.encoding == "utf-8" else filter(None, transcoded(blocks, layout.encoding))
 
     block = min(BLOCK_BYTES, max(_LEAST_BLOCK, reading.chunk_bytes // 4))  # `taken` says how far a chunk is
     with opened(file) as handle:
         if layout.is_plain:
-            yield Decoded(blocks_from(handle, file, layout.start, size=block), iter, layout.start), layout.start
+            yield DecodedBytes(blocks_from(handle, file, layout.start, size=block), iter, layout.start), layout.start
         else:
             blocks = blocks_from(handle, file, size=block)
-            yield Decoded(blocks, decode), layout.start if layout.encoding == "utf-8" else 0
+            yield DecodedBytes(blocks, decode), layout.start if layout.encoding == "utf-8" else 0
 
 
 @contextmanager
-def decoded_behind(file: FoundFile, reading: Reading, place: int) -> Iterator[tuple[Decoded, int, str]]:
-    """As `decoded`, from `place` on, and the encoding; what lies before is passed over, in a plain file without being
+def decoded_after(file: FoundFile, reading: Reading, place: int) -> Iterator[tuple[DecodedBytes, int, str]]:
+    """As `decoded`, from `place` on, and the encoding; what lies before is skipped, in a plain file without being
     read."""
     layout = layout_of(file, reading)
     if layout.is_plain:
         place = max(place, layout.start)
         with opened(file) as handle:
-            yield Decoded(blocks_from(handle, file, place), iter, place), place, layout.encoding
+            yield DecodedBytes(blocks_from(handle, file, place), iter, place), place, layout.encoding
         return
     with decoded(file, reading, layout) as (blocks, start):
         place = max(place, start)
-        yield Decoded(blocks, partial(_without, count=place - start)), place, layout.encoding
+        yield DecodedBytes(blocks, partial(_skip_bytes, count=place - start)), place, layout.encoding
 
 
 @contextmanager
@@ -148,7 +157,7 @@ def decoded_from(
             yield _decompressed(blocks_from(handle, file, offset), "zstd", reading)
 
 
-def raw_bytes(file: FoundFile, reading: Reading, start: int, stop: int, layout: Layout | None = None) -> bytes:
+def raw_bytes(file: FoundFile, reading: Reading, start: int, stop: int, layout: StreamLayout | None = None) -> bytes:
     """Bytes [start, stop) of the decoded stream."""
     layout = layout or layout_of(file, reading)
     if layout.is_plain:
@@ -177,7 +186,7 @@ def _slice(blocks: Iterator[bytes], start: int, stop: int) -> bytes:
 
 
 def _decompressed(blocks: Iterator[bytes], kind: str, reading: Reading) -> Iterator[bytes]:
-    """Without empty blocks: to whoever reads on, an empty block is the end."""
+    """Without empty blocks: a reader takes an empty block for the end."""
     return filter(None, decompressed(blocks, kind, reading.max_expansion, reading.max_decoded_bytes))
 
 
@@ -188,7 +197,7 @@ def _check_promise(file: FoundFile, head: bytes) -> None:
         raise FileFailure("damaged", found, "rename it, if it is not compressed", has_place=False)
 
 
-def _without(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
+def _skip_bytes(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
     """Leave out the first `count` bytes."""
     while count and (block := next(blocks, b"")):
         if len(block) > count:
@@ -196,3 +205,57 @@ def _without(blocks: Iterator[bytes], count: int) -> Iterator[bytes]:
             break
         count -= len(block)
     return blocks
+
+
+def encoding_of(head: bytes, wanted: str) -> tuple[str, int]:
+    """(encoding, bytes of its byte order mark) of a file that begins with `head`.
+
+    >>> encoding_of(b"plain", "auto"), encoding_of(b"\\xff\\xfea\\0", "auto"), encoding_of(b"plain", "latin-1")
+    (('utf-8', 0), ('utf-16-le', 2), ('iso8859-1', 0))
+    """
+    if wanted == "auto":
+        for mark, name in _MARKS.items():
+            if head.startswith(mark):
+                return name, len(mark)
+        name = "utf-8"
+    else:
+        name = known_encoding(wanted)
+        for mark, marked in _MARKS.items():
+            if head.startswith(mark) and marked.startswith(name):
+                return marked, len(mark)
+    return name, len(BOM) if name == "utf-8" and head.startswith(BOM) else 0
+
+
+def known_encoding(name: str) -> str:
+    """The plain name of an encoding that Python knows.
+
+    >>> known_encoding("UTF8")
+    'utf-8'
+    """
+    try:
+        codec = codecs.lookup(name)
+        "".encode(name)  # fails for codecs that do not make bytes of text
+    except (LookupError, TypeError, ValueError):
+        raise SourceError(f"encoding={name!r} is unknown", hint='e.g. "utf-8", "utf-16" or "latin-1"') from None
+    return "utf-8" if codec.name in ("utf-8-sig", "ascii") else codec.name
+
+
+def transcoded(blocks: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+    """Blocks of UTF-8, with 0xFF for what is not valid.
+
+    >>> b"".join(transcoded(iter([b"\\xe9"]), "latin-1")), b"".join(transcoded(iter([b"a\\0\\0\\xd8"]), "utf-16-le"))
+    (b'\\xc3\\xa9', b'a\\xff')
+    """
+    decoder = codecs.getincrementaldecoder(encoding)(_MARK_INVALID)
+    for block in blocks:
+        yield decoder.decode(block).encode("utf-8", "surrogateescape")
+    yield decoder.decode(b"", final=True).encode("utf-8", "surrogateescape")
+
+
+def _mark_invalid(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeDecodeError):
+        raise error
+    return "\udcff", error.end
+
+
+codecs.register_error(_MARK_INVALID, _mark_invalid)

@@ -12,13 +12,12 @@ from collections.abc import Iterator
 import numpy as np
 
 from millstream import _core
-from millstream.sources.chunk import BadRecord, Chunk, ChunkRead, Reading, empty_block
-from millstream.sources.failure import EMPTY, FileFailure, too_long
-from millstream.sources.found import FoundFile
-from millstream.sources.parsed import Left, decoded_look, finish
-from millstream.sources.record import Record, RecordBlock
+from millstream.sources.chunk import EMPTY, BadRecord, Chunk, ChunkRead, FileFailure, Reading, empty_block, too_long
+from millstream.sources.decoding import decoded, layout_of, raw_bytes
+from millstream.sources.parsed import LeftOut, decoded_look, finish
+from millstream.sources.record_block import Record, RecordBlock
 from millstream.sources.separated import chunk_bytes, chunks_of
-from millstream.sources.stream import decoded, layout_of, raw_bytes
+from millstream.sources.source_file import FoundFile
 
 _CODE = ".c .cc .cpp .css .go .h .hpp .html .java .js .lean .pgn .py .rs .sh .sql .ts"
 
@@ -58,7 +57,7 @@ def _separator(reading: Reading) -> bytes:
     return b"\n" if reading.separator is None else reading.separator.encode()
 
 
-def _as_it_is(raw: bytes, start: int) -> str | Left | BadRecord:
+def _as_it_is(raw: bytes, start: int) -> str | LeftOut | BadRecord:
     return raw.decode()
 
 
