@@ -10,7 +10,7 @@ import pytest
 
 from command import Run
 from millstream.api import prepare
-from millstream.cli.text import print_shown
+from millstream.cli.terminal import print_shown
 from millstream.errors import LoaderError
 from millstream.loaders import ConversationDataLoader, show_chat
 from millstream.store import TokenStoreWriter

@@ -11,7 +11,7 @@ import numpy as np
 
 from millstream.cli.options import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
-from millstream.cli.text import print_json, table
+from millstream.cli.terminal import print_json, table
 from millstream.errors import LoaderError
 from millstream.loaders import USUAL_ROW
 from millstream.stats import Progress, count, counted

@@ -20,7 +20,7 @@ import numpy as np
 from millstream.api import PrepareReport, prepare
 from millstream.cli.explain import tokens_of
 from millstream.cli.progress import shown_progress
-from millstream.cli.text import one_line, print_json, sparkline, table
+from millstream.cli.terminal import one_line, print_json, sparkline, table
 from millstream.cli.tiny_model import TinyModel, unigram_entropy
 from millstream.errors import MissingExtra
 from millstream.loaders import PretrainDataLoader

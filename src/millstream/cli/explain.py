@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli.games import explain_self_play
-from millstream.cli.messages import say
 from millstream.cli.options import (
     Loader,
     add_run_arguments,
@@ -20,7 +19,8 @@ from millstream.cli.options import (
     wanted_rows,
 )
 from millstream.cli.rollouts import explain_rollouts, hold_rollouts, refuse
-from millstream.cli.text import one_line, print_json
+from millstream.cli.stderr import say
+from millstream.cli.terminal import one_line, print_json
 from millstream.errors import LoaderError, StateError, StoreError
 from millstream.loaders import (
     FeedOrder,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from millstream.cli.options import wanted_rows
-from millstream.cli.text import histogram, print_json, table
+from millstream.cli.terminal import histogram, print_json, table
 from millstream.errors import LoaderError, RecordError
 from millstream.games import ChunkSource, FrameBlock, InputFormat, position_facts, show_position
 from millstream.live import open_sources

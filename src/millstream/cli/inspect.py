@@ -11,7 +11,7 @@ from typing import Any
 from millstream.cli.games import inspect_games
 from millstream.cli.options import tokenizer_for
 from millstream.cli.rollouts import hold_rollouts, inspect_rollouts
-from millstream.cli.text import bars, histogram, one_line, print_json, sparkline, table
+from millstream.cli.terminal import bars, histogram, one_line, print_json, sparkline, table
 from millstream.errors import StoreError
 from millstream.loaders import are_games
 from millstream.preparation import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import get_args
 
-from millstream.cli.messages import in_flags, say
 from millstream.cli.options import TEMPLATES, add_chat_arguments, given_chat_arguments
 from millstream.cli.progress import shown_progress
-from millstream.cli.text import print_json, print_shown
+from millstream.cli.stderr import in_flags, say
+from millstream.cli.terminal import print_json, print_shown
 from millstream.games import Rules
 from millstream.stats import Shown, Styled
 

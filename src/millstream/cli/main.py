@@ -19,7 +19,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 from typing import NoReturn
 
-from millstream.cli.messages import in_flags, message_style, say
+from millstream.cli.stderr import in_flags, message_style, say
 from millstream.errors import MillstreamError
 
 VERBS = {

@@ -13,7 +13,7 @@ from millstream.storage import ZSTD_LEVEL
 if TYPE_CHECKING:
     from millstream.api import PrepareReport
 from millstream.cli.options import TEMPLATES, add_chat_arguments, given_chat_arguments
-from millstream.cli.text import left_out, print_json, table
+from millstream.cli.terminal import left_out, print_json, table
 from millstream.stats import count, counted, duration, share, size
 
 DESCRIPTION = """\

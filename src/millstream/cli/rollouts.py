@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from millstream.cli.messages import say
 from millstream.cli.options import wanted_rows
-from millstream.cli.text import bars, histogram, one_line, print_json, spread, table
+from millstream.cli.stderr import say
+from millstream.cli.terminal import bars, histogram, one_line, print_json, spread, table
 from millstream.errors import LoaderError
 from millstream.loaders import FEED_SCHEMES, RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
 from millstream.rollouts import RolloutSummary, find_rollouts, read_rollouts

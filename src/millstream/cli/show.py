@@ -7,7 +7,7 @@ import argparse
 from millstream.cli.games import add_game_arguments, game_facts, show_game
 from millstream.cli.options import TEMPLATES, add_chat_arguments, add_run_arguments, given_chat_arguments, open_loader
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
-from millstream.cli.text import print_json, print_shown
+from millstream.cli.terminal import print_json, print_shown
 from millstream.errors import LoaderError
 from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games, is_raw
 from millstream.stats import Shown

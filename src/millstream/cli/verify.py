@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from millstream.cli.messages import say
 from millstream.cli.progress import shown_progress
-from millstream.cli.text import print_json
+from millstream.cli.stderr import say
+from millstream.cli.terminal import print_json
 from millstream.stats import Progress, counted, size
 from millstream.store import TokenStore
 

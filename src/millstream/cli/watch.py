@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from millstream.cli.messages import say
+from millstream.cli.stderr import say
 from millstream.errors import ClosedError, LoaderError, RecipeError, StageError
 from millstream.stages import Pipeline, filling, serve_metrics
 from millstream.stats import count, duration, visible

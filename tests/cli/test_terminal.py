@@ -6,20 +6,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.cli import progress, text
+from millstream.cli import progress, terminal
 from millstream.stats import Progress
 
 
 @given(st.lists(st.integers(0, 1 << 40)))
 def test_a_histogram_counts_every_document_once(lengths: list[int]) -> None:
-    counted = [int(line.split()[-1].replace(",", "")) for line in text.histogram(lengths).splitlines()]
+    counted = [int(line.split()[-1].replace(",", "")) for line in terminal.histogram(lengths).splitlines()]
 
     assert sum(counted) == len(lengths)
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=200), st.integers(1, 80))
 def test_a_sparkline_is_never_wider_than_asked(values: list[float], width: int) -> None:
-    assert len(text.sparkline(values, width)) == min(len(values), width)
+    assert len(terminal.sparkline(values, width)) == min(len(values), width)
 
 
 def test_without_a_terminal_progress_is_one_line_at_the_end_of_each_task(
