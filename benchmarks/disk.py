@@ -95,7 +95,7 @@ def resident_fraction(path: Path) -> float:
 
 
 def drop(path: Path, *, everything: bool = False) -> None:
-    """Put the file out of the page cache, or raise. Nobody may have it mapped.
+    """Put the file out of the page cache, or raise. No process may have it mapped.
 
     `everything` also empties the whole machine's page cache, where this process is allowed to.
     """

@@ -1,6 +1,6 @@
 """Measure one contestant in this process: rate, CPU time, latency, memory, time to the first batch.
 
-Run by run.py in a fresh process for every contestant, shape and round, so that nobody profits from what
+Run by run.py in a fresh process for every contestant, shape and round, so that none profits from what
 another one left in memory. The result is one line of JSON on stdout, after the word RESULT.
 """
 

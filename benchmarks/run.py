@@ -31,7 +31,7 @@ SHAPES: tuple[Shape, ...] = ((2048, 64), (2048, 8), (128, 64), (128, 8))
 QUICK_SHAPES: tuple[Shape, ...] = ((2048, 64), (128, 8))
 PREPARE_TIMEOUT_S, MEASURE_TIMEOUT_S = 1800, 120
 
-# One thread for every numeric library, and nobody talks to the network.
+# One thread for every numeric library, and no network.
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",

@@ -5,7 +5,7 @@
 Needs what requirements-selfplay.txt lists. 400 random games of up to 150 moves in 4 archives, in the page cache; they
 are made once, which takes a minute. One thread per stage, batches of 1024 as numpy. Each row is a fresh process, rounds
 are interleaved, and the best counts: other work on the machine only adds. The start until the first batch, which
-fills the shuffle buffer, is told apart; what is measured comes behind it, when each game was used before: at its first
+fills the shuffle buffer, is told apart; what is measured comes after it, when each game was used before: at its first
 use all of a game is unpacked, later only what lies before its last wanted position. "Unpacking alone" is the package
 `deflate` over the same games in memory in the same round: a ratio to it means as many games per CPU second.
 
@@ -119,7 +119,7 @@ def unpack(folder: Path, seconds: float) -> Sample:
 
 
 def load(folder: Path, seconds: float, keywords: dict[str, Any]) -> Sample:
-    """Frames per CPU second of a loader behind its start."""
+    """Frames per CPU second of a loader after its start."""
     before = processes.private_bytes()
     began, cpu = time.perf_counter(), time.process_time()
     how: dict[str, Any] = {"batch_size": BATCH, "seed": 1, "threads": 1, "framework": "numpy", **keywords}

@@ -1,4 +1,4 @@
-"""A folder of JSON lines that grows -> batches of tokens, for ever: the stages of the live road without any chess.
+"""A folder of JSON lines that grows -> batches of tokens, without end: the stages of self-play without any chess.
 
 python examples/growing_documents.py documents/ tokenizer.json
 PYTHONPATH=examples millstream watch examples/growing_documents.yaml --import growing_documents
@@ -50,7 +50,7 @@ class Documents(MapStage[Arrival, str]):
 
 
 class Rows(MapStage[str, np.ndarray]):
-    """Texts -> their ids, one behind the other, in batches of `rows` times `length`. The last one may have fewer rows;
+    """Texts -> their ids, one after the other, in batches of `rows` times `length`. The last one may have fewer rows;
     ids that fill none are counted."""
 
     one_thread = True  # what is left of one document goes before the next

@@ -29,7 +29,7 @@ class Engine(threading.Thread):
         self.source, self.published, self.goes_on = source, (0, deepcopy(policy)), True
 
     def run(self) -> None:
-        """Begin groups until somebody says stop."""
+        """Begin groups until `stop` is set."""
         word, left, number = None, 0, 0
         with self.source:
             while self.goes_on:
@@ -63,7 +63,7 @@ def sample_group(number: int, version: int, policy: nn.Module) -> list[dict[str,
 
 
 def record(name: str, group: int, version: int, ids: list[int], logprobs: list[float]) -> dict[str, Any]:
-    """A rollout: cut behind the token that stops, and scored by how far it counted without a mistake."""
+    """A rollout: cut after the token that stops, and scored by how far it counted without a mistake."""
     length = ids.index(STOP) + 1 if STOP in ids else len(ids)
     right = list(range(ids[0], STOP + 1))
     hits = next((place for place, token in enumerate(right) if ids[:length][place : place + 1] != [token]), len(right))

@@ -1,4 +1,4 @@
-"""What becomes of a file that is damaged, cut, or written by somebody who means no good."""
+"""What becomes of a file that is damaged, cut, or written to do harm."""
 
 from __future__ import annotations
 

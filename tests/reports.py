@@ -1,4 +1,4 @@
-"""Reports of runs that never were: of every kind that a page or a terminal may have to show."""
+"""Made-up reports of runs, of every kind that a page or a terminal may have to show."""
 
 from __future__ import annotations
 

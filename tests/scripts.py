@@ -56,7 +56,7 @@ def _server() -> subprocess.Popen[bytes]:
 
 
 def _answer(asked: object, timeout: float) -> int:
-    """The next number that the server says, asked for or not."""
+    """The next number that the server prints."""
     server = _server()
     assert server.stdin is not None and server.stdout is not None
     if asked is not None:

@@ -80,7 +80,7 @@ def _named(node: ast.AST, module: str | None) -> Iterator[str]:
 
 
 def _attributes(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Dotted names that begin at something imported: `sources.jsonl.read` behind `from millstream import sources`."""
+    """Dotted names that begin at something imported: `sources.jsonl.read` after `from millstream import sources`."""
     bound: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "millstream":
@@ -121,7 +121,7 @@ def _back_doors(text: str, module: str | None = None) -> list[str]:
 
 
 def _examples(text: str, prompt: str = r"(?:(?:>>>|\.\.\.)\s+)?") -> str:
-    """The imports in examples: those behind a prompt, and in Markdown plain ones too."""
+    """The imports in examples: those after a prompt, and in Markdown plain ones too."""
     plain = re.findall(rf"^\s*{prompt}(import millstream[\w.]*)", text, re.MULTILINE)
     named = re.findall(rf"^\s*{prompt}from (millstream[\w.]*) import([\w, ]*)", text, re.MULTILINE)
     return "\n".join([*plain, *(f"from {package} import {names.strip() or 'some'}" for package, names in named)])

@@ -1,4 +1,4 @@
-"""The ledger: counts are right from any number of threads, behind any place, and after any restart."""
+"""The ledger: counts are right from any number of threads, after any place, and after any restart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_threads_that_count_while_another_settles_lose_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_what_lies_behind_a_place_is_counted_once_however_often_a_run_is_restarted(seed: int) -> None:
+def test_what_lies_after_a_place_is_counted_once_however_often_a_run_is_restarted(seed: int) -> None:
     chance = random.Random(seed)
     losses = {place: chance.choice("abc") for place in range(100) if chance.random() < 0.5}
     ledger, place = Ledger("a"), 0

@@ -15,8 +15,8 @@ import pytest
 import millstream
 from command import Run
 from millstream.api import load, prepare
-from millstream.cli.chats import add_chat_arguments
 from millstream.cli.main import main
+from millstream.cli.options import add_chat_arguments
 from millstream.errors import LoaderError, MillstreamError, RecipeError, SourceError, TokenizerError
 from millstream.loaders import ChatKeywords, ConversationDataLoader, PretrainDataLoader
 from millstream.preparation import raw_record

@@ -1,4 +1,4 @@
-"""Killed at any moment, `prepare` goes on and makes the same bytes; two runs never share an output."""
+"""Killed at any moment, a resumed `prepare` makes the same bytes; two runs never share an output."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_so_do_conversations(chats: Path, tmp_path: Path, cached: bool) -> None:
 
 
 def check_kills(corpus: Path, tmp_path: Path, cached: bool, steps: str, output: str) -> None:
-    """Kill runs, let the last one finish, and compare with one that nobody killed."""
+    """Kill runs, let the last one finish, and compare with one that was not killed."""
     whole = tmp_path / "whole"
     run(corpus, whole / output, "", steps, deadline=0, workers=1)
     chance = random.Random(f"{cached}{steps}{output}")
@@ -190,7 +190,7 @@ sys.exit(main(sys.argv[2:]))
 
 
 @pytest.mark.parametrize("output", ["corpus", "dataset.bin"])
-def test_a_run_that_was_killed_behind_its_last_move_is_found_finished(
+def test_a_run_that_was_killed_after_its_last_move_is_found_finished(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], output: str
 ) -> None:
     """Wherever the moves of the finished store are cut off, the run after it ends well, and the one after that too."""

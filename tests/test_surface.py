@@ -215,7 +215,7 @@ def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -
         "mlx": {"tensors/mlx.py"},
         "tokenizers": {"tokens/huggingface.py", "tokens/bpe.py"},
         "tiktoken": {"tokens/tiktoken.py"},
-        "rich": {"cli/paint.py", "cli/progress.py", "cli/watch_table.py"},
+        "rich": {"cli/terminal.py", "cli/progress.py", "cli/watch.py"},
         "ray": {"preparation/ray.py"},
         "datasets": set(),
         "jinja2": {"chats/sandbox.py", "chats/filters.py"},

@@ -10,7 +10,7 @@ from door_stubs import doors, homes_of, package_of
 
 
 def unload(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
-    """Let a module be imported anew by whatever asks for it next."""
+    """Unload a module, so that the next import of it runs it anew."""
     monkeypatch.delitem(sys.modules, module, raising=False)
     for door in doors():
         for name, home in homes_of(door).items():

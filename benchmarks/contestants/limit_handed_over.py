@@ -1,4 +1,4 @@
-"""The limit for whoever hands batches over: three pairs of buffers in turn, since one is read while the next is filled.
+"""The limit for loaders that hand batches over: three pairs of buffers in turn, one is read while the next is filled.
 
 A loader that gives its buffer away cannot refill it at once. One pair of 2 MB stays in the second-level cache, three do
 not: the difference to `limit` is what the memory below costs, not what a loader does.

@@ -27,7 +27,7 @@ ChatShape shape_of(const std::vector<PartFields>& parts, bool verbatim) {
   return shape;
 }
 
-// Numbers of shapes are of messages; whoever made the shape counts them as the rows do.
+// Numbers of shapes are of messages; the maker of a shape counts them as the rows do.
 void check_messages(const ChatRows& rows, const Shapes& shapes) {
   if (shapes.size() != rows.shapes().size()) throw std::invalid_argument("one for each shape");
   for (std::size_t i = 0; i < shapes.size(); ++i) {

@@ -104,14 +104,14 @@ std::optional<nb::bytes> bytes_of(std::size_t size, Fills&& fills) {
   if (!out.is_valid()) throw nb::python_error();
   const std::span into(reinterpret_cast<std::uint8_t*>(PyBytes_AsString(out.ptr())), size);
   const bool filled = [&] {
-    nb::gil_scoped_release released;  // nobody else has seen `out`
+    nb::gil_scoped_release released;  // nothing else has seen `out`
     return fills(into);
   }();
   if (!filled) return std::nullopt;
   return out;
 }
 
-// One call at a time, whoever calls.
+// One call at a time, from any thread.
 struct SharedReservoir {
   std::mutex mutex;
   Reservoir reservoir;

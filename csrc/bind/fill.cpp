@@ -152,7 +152,7 @@ struct RingHandle {
   RingHandle& operator=(const RingHandle&) = delete;
 };
 
-// The ring was closed while somebody waited for a batch.
+// The ring was closed while a thread waited for a batch.
 struct RingClosed : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -314,7 +314,7 @@ void register_ring(nb::module_& m) {
                    "As those of a ring: who fills waits for the batch.");
 }
 
-// An array of any type and shape, borrowed for as long as whoever holds it.
+// An array of any type and shape, borrowed for as long as its holder lives.
 using AnyArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
 using Column = std::tuple<std::string, bool>;
 using Block = std::tuple<Array<const std::int64_t>, Array<const std::uint32_t>, Array<const std::uint8_t>, std::vector<AnyArray>>;

@@ -107,7 +107,7 @@ void each_thread_has_its_own_guard() {
   CHECK(noticed == 1000);
 }
 
-// Also when somebody who blocks every signal stands before us and passes this one on.
+// Also when a handler that blocks every signal stands before ours and passes this one on.
 void the_blocked_signals_are_the_same_afterwards() {
   const Vanished file;
   struct sigaction ours = {}, theirs = {};

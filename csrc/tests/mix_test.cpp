@@ -54,7 +54,7 @@ void blocks_and_keys_differ() {
   CHECK(picture(mixture, 0) != picture(other, 0));
 }
 
-// Whoever changes these changes the order of every mixture: that is a new order version, not an edit.
+// A change of these changes the order of every mixture: that is a new order version, not an edit.
 void the_table_is_the_one_that_was_pinned() {
   CHECK(picture(Mixture({3, 2, 5}, 1), 0) == "caccbacbca");
   CHECK(picture(Mixture({3, 2, 5}, 1), 1) == "cbbcaccaca");

@@ -217,7 +217,7 @@ void check_first(const OrderSpec& spec, std::uint64_t epoch, const std::vector<s
   }
 }
 
-// Whoever changes these changes the order of every run: that is a new order version, not an edit.
+// A change of these changes the order of every run: that is a new order version, not an edit.
 void the_order_is_the_one_that_was_pinned() {
   check_first({Shuffle::global, 1000, 42, 1, 1}, 0, {341, 495, 665, 191, 917, 627, 471, 336});
   check_first({Shuffle::global, 1000, 42, 1, 1}, 1, {484, 971, 394, 492, 105, 803, 99, 21});

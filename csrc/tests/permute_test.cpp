@@ -92,7 +92,7 @@ void check_first(std::uint64_t n, std::uint64_t key, const std::array<std::uint6
   }
 }
 
-// Whoever changes these changes the order of every run: that is a new order version, not an edit.
+// A change of these changes the order of every run: that is a new order version, not an edit.
 void the_order_is_the_one_that_was_pinned() {
   CHECK(order_version == 1);
   check_first<8>(10u, 0, {4u, 5u, 8u, 3u, 6u, 7u, 9u, 1u});

@@ -58,7 +58,7 @@ void there_are_never_more_than_the_limit() {
   auto* const a = pool.try_take();
   auto* const b = pool.try_take();
   CHECK(a != nullptr && b != nullptr && pool.try_take() == nullptr);
-  CHECK(!pool.starving(1) && pool.out() == 2);  // nobody waits
+  CHECK(!pool.starving(1) && pool.out() == 2);  // no thread waits
   pool.give_back(a);
   CHECK(pool.out() == 1);
   CHECK(pool.try_take() == a && pool.try_take() == nullptr);

@@ -86,7 +86,7 @@ void a_restored_one_goes_on_as_the_first() {
   CHECK(first.drain(9).slots == second.drain(9).slots);
 }
 
-// Whoever changes these changes what every run trains on.
+// A change of these changes what every run trains on.
 void slots_are_the_ones_that_were_pinned() {
   const std::uint64_t pinned[] = {542, 345, 761, 811, 235, 72};
   for (std::uint64_t i = 0; i < 6; ++i) CHECK(keyed_below(42, 1000 + i, 1000) == pinned[i]);

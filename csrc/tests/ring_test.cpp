@@ -83,7 +83,7 @@ Run slow_run(std::uint64_t rows) {
   return run;
 }
 
-// Waits for a batch, but not for ever: a ring that hangs fails the test.
+// Waits for a batch, but not without end: a ring that hangs fails the test.
 Ring::Outcome take(Ring& ring, std::optional<Batch>& batch) {
   const auto start = Time::now();
   while (true) {
@@ -359,7 +359,7 @@ long sleeps_of_this_thread() {
   return usage.ru_nvcsw;
 }
 
-// Batches were fast and then the disk stalls (a pipe that nobody writes to): whoever waits for it sleeps, and does not poll.
+// Batches were fast and then the disk stalls (a pipe without a writer): a thread that waits for it sleeps, and does not poll.
 void a_long_wait_costs_nothing() {
   std::vector<TestStore::Shard> shards;
   for (std::uint32_t i = 0; i < 60; ++i) shards.push_back({TestStore::Document(5 * 64, i)});
@@ -383,7 +383,7 @@ void a_long_wait_costs_nothing() {
   }
   CHECK(outcome == Ring::Outcome::waiting);
   CHECK(sleeps < 100);
-  const int writer = ::open(stalled.c_str(), O_RDWR);  // the file turns out to be empty, and the thread goes on
+  const int writer = ::open(stalled.c_str(), O_RDWR);  // the file turns out to be empty, and the thread continues
   CHECK(writer >= 0);
   while (true) {
     try {
@@ -406,11 +406,11 @@ void a_trainer_that_keeps_every_buffer_is_told() {
       CHECK(take(*ring, batch) == Ring::Outcome::starved && !batch);
       CHECK(take(*ring, batch) == Ring::Outcome::starved);
       held.pop_back();
-      CHECK(next(*ring)->facts.step == most);  // and it goes on when one comes back
+      CHECK(next(*ring)->facts.step == most);  // and it continues when one comes back
     }
 }
 
-// Buffers go to tickets in order: whoever keeps two of four always gets a third.
+// Buffers go to tickets in order: a consumer that keeps two of four always gets a third.
 void scarce_buffers_go_to_the_next_batch_first() {
   const auto run = small_run(Documents::attend, 2);
   for (const std::size_t threads : {2u, 4u, 8u}) {

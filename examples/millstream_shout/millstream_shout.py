@@ -10,7 +10,7 @@ from millstream.sources import Record
 
 @dataclass(frozen=True)
 class Shout(DataProcessor):
-    """Write texts in capitals; whoever whispers is left out."""
+    """Write texts in capitals; a whispered text is left out."""
 
     name = "shout"
 

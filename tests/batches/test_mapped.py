@@ -371,3 +371,36 @@ def test_a_queue_counts_the_bytes_of_a_pools_batches() -> None:
     queue = BatchQueue(capacity=2)
     queue.enqueue(BatchPool(capacity=1).allocate(4, 8))
     assert queue.stats().bytes == 2 * 4 * 8 * 8
+
+
+def test_a_trainer_sets_entries_of_its_own_and_the_model_gets_them() -> None:
+    batch = rich()
+    names = list(batch)
+    batch["use_cache"] = False
+    batch["seen"] = torch.arange(3)
+
+    assert list(batch) == [*names, "use_cache", "seen"]
+    assert {**batch}["use_cache"] is False
+    assert "use_cache" in batch
+    for same in (remade(batch), batch.copy(), copy.copy(batch), batch.to("numpy"), pickle.loads(pickle.dumps(batch))):
+        assert list(same) == list(batch)
+        assert (same["use_cache"], same["seen"].tolist()) == (False, [0, 1, 2])
+    assert [piece["seen"].tolist() for piece in batch.split(3)] == [[0], [1], [2]]
+    assert TrainingBatch.merge(batch.split(3))["seen"].tolist() == [0, 1, 2]
+    assert batch.copy().pop("use_cache") is False
+    batch["use_cache"] = True
+    assert batch["use_cache"] is True
+    copied = batch.copy()
+    copied["mine"] = 1
+    assert "mine" not in batch
+
+
+@pytest.mark.parametrize("name", ["input_ids", "labels", "attention_mask", "cu_seqlens", "advantages", "kl_labels"])
+def test_the_columns_of_a_batch_are_not_set_by_their_names(name: str) -> None:
+    batch: Any = rich()
+
+    with pytest.raises(BatchError, match=f"{name!r} of a batch cannot be set") as told:
+        batch[name] = batch["labels"]
+    assert "dict(batch)" in str(told.value.hint)
+    with pytest.raises(BatchError, match="its tensors have names"):
+        batch[0] = batch["labels"]

@@ -8,7 +8,7 @@ import pytest
 
 from command import Run
 from millstream.api import prepare
-from millstream.cli import demo, demo_text
+from millstream.cli import demo
 from millstream.cli.main import main
 
 
@@ -42,5 +42,5 @@ def corpus(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def few_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the demo work on a small part of its text."""
-    monkeypatch.setattr(demo_text, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(demo, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(demo, "VOCABULARY", 512)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import Run
-from millstream.cli import demo, demo_text
+from millstream.cli import demo
 from millstream.cli.tiny_model import TinyModel
 from millstream.stats import Progress
 from millstream.store import TokenStore
@@ -36,7 +36,7 @@ def test_the_demo_learns_explains_and_resumes_and_can_run_again(run: Run, tmp_pa
 def test_the_demo_runs_without_library_sources_and_without_tokenizers(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_text, "_sources", lambda: iter(()))
+    monkeypatch.setattr(demo, "_sources", lambda: iter(()))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     unload(monkeypatch, "millstream.tokens.huggingface")
 
@@ -57,7 +57,7 @@ def test_learning_ends_at_the_total_whatever_the_files_hold(tmp_path: Path) -> N
 
 
 def test_documentation_can_be_found_by_import_alone(tmp_path: Path) -> None:
-    files = demo_text.write_documentation(tmp_path)
+    files = demo.write_documentation(tmp_path)
 
     assert sum(path.stat().st_size for path in files) > 300_000
     assert all(path.read_text(encoding="utf-8") for path in files)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from command import Run
-from millstream.cli.watch_table import LiveTables, stage_table
+from millstream.cli.watch import LiveTables, stage_table
 from millstream.errors import LoaderError
 from millstream.games import example_folder
 from millstream.stages import IterableStage, Pipeline, serve_metrics

@@ -50,7 +50,7 @@ class Data(ABC):
     ends = True
     """Whether an epoch has an end that `get_iterator` comes to."""
     runs_on = True
-    """Whether the next epoch begins behind it."""
+    """Whether the next epoch begins after it."""
     epochs = 2
     """How many of them show that one is complete."""
     steps = 7
@@ -72,13 +72,13 @@ class Data(ABC):
     names_budget = True
     """Whether an error says which budget is enough."""
     forgets = False
-    """Whether a run that is resumed cannot look back behind the place where that was."""
+    """Whether a run that is resumed cannot look back before the place where that was."""
     warms = False
     """Whether a new run may find what another one made in the same folder."""
     most_state_bytes: int | None = 4096
     """Of a state as JSON."""
     shared_cache = True
-    """Whether ranks share a folder; a run that is gone on with has it, too."""
+    """Whether ranks share a folder; a resumed run has it, too."""
 
     def make(self, folder: Path) -> None:  # noqa: B027 - most have nothing
         """Put into `folder` what is there before a loader is."""

@@ -1,4 +1,4 @@
-"""A trainer in a process of its own, to be killed at any moment: what it trained on, and from where it goes on."""
+"""A trainer in a process of its own, to be killed at any moment: what it trained on, and where it resumes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def case_of(name: str) -> Case:
 
 
 def train(name: str, folder: Path) -> None:
-    """Train some steps, with a checkpoint behind each; writes down a digest of each step before it is saved."""
+    """Train some steps, with a checkpoint after each; writes down a digest of each step before it is saved."""
     checkpoint, trail = folder / "checkpoint.json", folder / "trail.jsonl"
     saved: Any = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"state": None, "rows": 0}
     with small_steps(), Team(case_of(name), folder / "run") as run, trail.open("a") as written:

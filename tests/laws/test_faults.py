@@ -91,7 +91,7 @@ class RefusingDisk(FailingDisk):
 
 @every_loader
 def test_a_disk_that_is_full_for_a_moment_is_said_and_nothing_is_lost(kind: Kind, tmp_path: Path) -> None:
-    """A run goes on by itself or, where a thread of it ended with the error, from its last state."""
+    """A run continues by itself or, where a thread of it ended with the error, from its last state."""
     expected = undisturbed(kind, tmp_path / "whole", 6)
     rows, operations = steps_on(RefusingDisk(tmp_path / "counted", NEVER), kind)
     assert rows == expected
@@ -102,7 +102,7 @@ def test_a_disk_that_is_full_for_a_moment_is_said_and_nothing_is_lost(kind: Kind
 
 
 def steps_on(disk: RefusingDisk, kind: Kind) -> tuple[list[list[Row]], int]:
-    """Take steps, with a state behind each, whatever the disk says; gives their rows and what was done to the disk."""
+    """Take steps, with a state after each, whatever the disk says; gives their rows and what was done to the disk."""
     case = case_of(kind.name)
     case.data.make(disk.root)
     rows: list[list[Row]] = []

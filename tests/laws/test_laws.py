@@ -114,7 +114,7 @@ def test_resumable_the_rest_of_the_rows_is_equal_on_any_ranks_and_batch_size(dat
 @law
 def test_resumable_seeking_resuming_and_batches_of_any_size_keep_steps_exact(data: Data, draw: Any) -> None:
     """Also while rows are made: a step that is not known yet is refused, and nothing changes. Those that came are known
-    unless a run in memory began behind them."""
+    unless a run in memory began after them."""
     if not data.seeks:
         return
     data = data.in_order()

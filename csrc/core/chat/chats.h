@@ -2,8 +2,8 @@
 //
 // What a format writes around the texts of a conversation depends on who speaks when, on its shape, and on the texts
 // only where it trims them or looks for something in them. So a shape is rendered once, elsewhere, and here the texts of
-// many rows are put into their shapes. A row that is rare, wrong or merely doubtful is left out: whoever is not among
-// the results, somebody slower decides about.
+// many rows are put into their shapes. A row that is rare, wrong or merely doubtful is left out of the
+// results, and a slower reader decides about it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace millstream {
 // What rows of conversations are written in.
 struct ChatNames {
   std::string messages, role, content;  // the fields of a row and of its messages
-  std::vector<std::string> besides;     // fields of a row that say more: somebody slower reads them
+  std::vector<std::string> besides;     // fields of a row that say more: a slower reader reads them
   std::vector<std::pair<std::string, char>> roles;  // the name of a role, and its letter in a shape
   std::vector<std::string> looked_for;  // texts that a format looks for in contents
 };

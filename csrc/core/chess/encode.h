@@ -89,7 +89,7 @@ inline std::size_t history(std::span<const Position> game, std::span<const std::
   return count;
 }
 
-// The first position before its last push: a pawn that can be taken en passant is shown so, else nobody could tell.
+// The first position before its last push: a pawn that can be taken en passant is shown so, since nothing else tells it.
 inline Position before_push(Position first) {
   first.pieces[6 + pawn] ^= (Board{1} << 32 | Board{1} << 48) << first.en_passant;
   return first;

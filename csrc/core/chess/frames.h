@@ -5,7 +5,7 @@
 //   before 7: the averages of the short term are 0 (6 has one of them), the next moves `unknown_move`.
 //   before 6: the result is one byte, -1, 0 or 1. The network's own values are NaN; moves, visits and the rest are 0.
 //   before 5: the input format is 1; `plies_left` is the number of frames from this one to the last, both counted. The byte
-//             of `invariance_info` held a count that nobody uses, and is 0, since its bits mean something else now.
+//             of `invariance_info` held a count that nothing uses, and is 0, since its bits mean something else now.
 // A policy is 1858 floats of which some 30 are not -1: only those are kept, whatever they are, so nothing is lost.
 #pragma once
 
@@ -65,7 +65,7 @@ struct FrameColumns {
   std::size_t size() const { return fields.size(); }
   std::size_t begin_of(std::size_t row) const { return row ? ends[row - 1] : 0; }
 
-  // Whoever takes columns from outside calls this once, and trusts them from then on.
+  // Called once for columns from outside, which are trusted from then on.
   void check() const {
     if (ends.size() != fields.size()) throw std::invalid_argument("frames: one end for each frame");
     if (moves.size() != probabilities.size()) throw std::invalid_argument("frames: one probability for each move");

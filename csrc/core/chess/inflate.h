@@ -230,7 +230,7 @@ class Output {
   }
 
   std::uint8_t *begin_, *at_, *end_;
-  const std::uint8_t* run_end_ = nullptr;  // where the last run of a word ended, and the word that goes on from there:
+  const std::uint8_t* run_end_ = nullptr;  // where the last run of a word ended, and the word that continues from there:
   std::uint32_t run_ = 0;                  // to read it back would wait for all of the strides
 };
 
@@ -339,7 +339,7 @@ class Inflater {
 #endif
   std::optional<Stop> far_from_ends_wide(Bits& bits, Output& out) const { return far_from_ends(bits, out); }
 
-  // Codes as long as nobody needs to look where the file or the chunk ends; why it stopped before that, if so.
+  // Codes as long as the end of the file or the chunk is too far away to matter; why it stopped before that, if so.
   [[gnu::always_inline]] inline std::optional<Stop> far_from_ends(Bits& bits_left, Output& output) const {
     if (!bits_left.ample()) return {};
     auto bits = bits_left;  // of this function alone, so that no byte that is written could be theirs

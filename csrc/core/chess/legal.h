@@ -25,7 +25,7 @@ inline constexpr std::array<Step, 4> straight{{{1, 0}, {0, 1}, {-1, 0}, {0, -1}}
 inline constexpr std::array<Step, 8> hops{{{1, 2}, {2, 1}, {2, -1}, {1, -2}, {-1, -2}, {-2, -1}, {-2, 1}, {-1, 2}}};
 inline constexpr std::array<Step, 2> up_aside{{{-1, 1}, {1, 1}}};
 
-// The squares that some steps reach; `slides`: each goes on as far as nothing is in its way.
+// The squares that some steps reach; `slides`: each is repeated until something is in its way.
 template <std::size_t count>
 Board reached(int square, const std::array<Step, count>& steps, bool slides = false, Board occupied = 0) {
   Board found = 0;
@@ -56,7 +56,7 @@ inline Board between(int one, int other) {
   return squares;
 }
 
-// The king takes its own rook: it has the right to, nothing stands where the two go, and nobody attacks where the king goes.
+// The king takes its own rook: it has the right to, nothing stands where the two go, and no piece attacks where the king goes.
 inline bool may_castle(const Position& position, Move move) {
   const auto from = board_of(move.origin), rook_from = board_of(move.target), occupied = position.own() | position.other();
   const bool a_side = move.target < move.origin;

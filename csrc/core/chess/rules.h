@@ -213,7 +213,7 @@ inline std::vector<Fault> move_faults(const FrameColumns& game, std::span<const 
   return std::move(faults).found();
 }
 
-// A game that was looked at: what is wrong with it, and what happens in it, if somebody looked.
+// A game that was looked at: what is wrong with it, and what happens in it, if that was asked for.
 struct Looked {
   std::vector<Fault> faults;
   std::vector<Position> positions;

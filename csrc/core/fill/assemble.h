@@ -89,7 +89,7 @@ template <typename In, typename Out>
 TargetFacts write_labels(const Segment& segment, Labels labels, bool isolated, Out* out) {
   if (labels == Labels::same) {
     auto facts = write_targets<In>(segment, 1, out + 1, segment.count - 1);  // nothing predicts the first
-    if (isolated || segment.mask != nullptr) out[0] = no_loss;               // its predecessor is elsewhere, or nobody
+    if (isolated || segment.mask != nullptr) out[0] = no_loss;               // its predecessor is elsewhere, or there is none
     else facts.fractional = write_targets<In>(segment, 0, out, 1).fractional || facts.fractional;
     return facts;
   }

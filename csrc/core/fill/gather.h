@@ -78,7 +78,7 @@ class Gather {
   }
 
   // Fills `batch` with rows; those that are missing become filler. Weighs them on the way if asked to: their documents are at
-  // hand. Returns early, with a batch that nobody may use, when `stopping` is set.
+  // hand. Returns early, with a batch that must not be used, when `stopping` is set.
   void fill(std::span<const RowPlan> plan, Batch& batch, RowScratch& scratch, const std::atomic<bool>& stopping,
             bool weighing = false) const {
     const auto samples = batch.layout().rows / rows_of_a_sample();

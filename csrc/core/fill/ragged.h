@@ -37,7 +37,7 @@ struct TokenColumn {
   bool of_learned() const { return per_rollout() || kind == Kind::masked; }  // floats
 };
 
-// Rollouts in columns, borrowed from whoever made them. Rollout r is tokens [r == 0 ? 0 : ends[r - 1], ends[r]).
+// Rollouts in columns, borrowed from their owner. Rollout r is tokens [r == 0 ? 0 : ends[r - 1], ends[r]).
 struct RaggedBlock {
   std::span<const std::int64_t> ends;
   std::span<const std::uint32_t> tokens;

@@ -33,8 +33,8 @@ class ReadAhead {
     steps_per_question_ = std::max<std::uint64_t>(1, rows_per_question / rows);
   }
 
-  // Called by whoever starts to fill `step`; only one thread at a time does the work, the others go on. What is wrong with
-  // the data of a later step is not told here, but when that step is filled.
+  // Called by the thread that starts to fill `step`; one thread at a time does the work, the others continue. An error in
+  // the data of a later step is reported when that step is filled, not here.
   void before(std::uint64_t step, const std::atomic<bool>& stopping) {
     if (std::ranges::any_of(feed_.sources(), &FeedSource::whole_documents)) return;  // only an index knows where they lie
     const std::unique_lock lock(mutex_, std::try_to_lock);

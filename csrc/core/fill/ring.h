@@ -146,7 +146,7 @@ class Ring {
     return {taken_.load(), filled_.load(), fill_ns_.load(), room_wait_ns_.load(), take_wait_ns_.load()};
   }
 
-  // Stops the threads, each after the row it is writing, sends away whoever waits in take(), and lets go of every buffer
+  // Stops the threads, each after the row it is writing, wakes the callers of take(), and lets go of every buffer
   // that is not in the user's hands.
   void close() {
     const std::lock_guard one_at_a_time(closing_);
@@ -342,7 +342,7 @@ class Ring {
     filled_slot_.notify_one();
   }
 
-  // Whoever was about to sleep now does, or has seen the change. Notifying under the lock would wake it only to wait again.
+  // A thread that was about to sleep now does, or has seen the change. Notified under the lock, it would only wait again.
   void pass_lock() { const std::lock_guard lock(mutex_); }
 
   // A batch that is due within microseconds is not worth a sleep.

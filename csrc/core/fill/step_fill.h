@@ -29,7 +29,7 @@ inline std::int64_t now_ns() {
 // How steps are filled, whatever their size.
 struct StepShape {
   bool pad_last = false;
-  std::uint64_t steps_per_update = 0;  // 0: nobody asked what they weigh
+  std::uint64_t steps_per_update = 0;  // 0: what they weigh is not asked for
 };
 
 // What so many threads and a trainer that helps need besides buffers: each its scratch, and one plan to look ahead with.
@@ -52,7 +52,7 @@ class StepFill {
 
   const Clock& clock() const { return clock_; }
 
-  // Goes on with steps of another clock. Only for who fills alone.
+  // Continues with steps of another clock. Only for a thread that fills alone.
   void follow(const Clock& clock, std::uint64_t first_step) {
     clock_ = clock;
     ahead_.follow(clock, first_step);
@@ -176,7 +176,7 @@ class DirectFill {
     return Outcome::ready;
   }
 
-  // Sends away whoever fills, after the row it is writing. Any thread may.
+  // Stops the threads that fill, each after the row it is writing. Any thread may call it.
   void stop() { stopping_.store(true); }
 
   Counters counters() const { return {batches_.load(), fill_ns_.load()}; }
@@ -188,7 +188,7 @@ class DirectFill {
     if (clock.rank_rows > most_rows_) {
       reserved_.reset();  // both at once may be too much
       most_rows_ = 0;
-      reserved_.emplace(budget_, fill_scratch_bytes(*feed_, clock, 1));  // a budget refuses the same, whoever fills
+      reserved_.emplace(budget_, fill_scratch_bytes(*feed_, clock, 1));  // a budget refuses the same, whichever thread fills
       most_rows_ = clock.rank_rows;
     }
     if (fill_) fill_->follow(clock, number);

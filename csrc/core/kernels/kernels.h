@@ -111,7 +111,7 @@ void unpack_boards(const std::uint64_t* boards, std::size_t count, float* out);
 void unpack_boards(const std::uint64_t* boards, std::size_t count, std::uint16_t* out);
 // The same for bytes as they are.
 void copy_past_caches(const void* in, std::size_t bytes, void* out);
-// Whoever wrote past the caches calls this before another thread may look.
+// A thread that wrote past the caches calls this before another thread may read.
 void finish_past_caches();
 
 }  // namespace millstream

@@ -1,7 +1,7 @@
 // core/memory/budget.h: bytes that everything of one loader shares, in whichever of its pools or threads they lie.
 //
 // It is also the lock of those pools: a buffer that comes back to an old pool is room for a buffer of the present one, and
-// whoever waits for room is woken by either.
+// a thread that waits for room is woken by either.
 #pragma once
 
 #include <condition_variable>

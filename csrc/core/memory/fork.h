@@ -1,6 +1,6 @@
 // core/memory/fork.h: notices that this process is a fork of the one that started the threads.
 //
-// Threads do not survive a fork, but the locks they held stay locked. Whoever owns threads or locks compares the
+// Threads do not survive a fork, but the locks they held stay locked. An owner of threads or locks compares the
 // generation and, in a child, starts anew instead of touching the old ones.
 #pragma once
 

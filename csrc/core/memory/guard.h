@@ -1,8 +1,8 @@
 // core/memory/guard.h: a mapped file that shrinks is an error, not the end of the process.
 //
 // Touching a page behind the end of a mapped file raises SIGBUS on the thread that touched it. While a thread copies
-// inside `survives`, our handler jumps out of the copy; any other SIGBUS goes to whoever handled it before us, once: it may
-// have been installed on top of us in between, and would send it back.
+// inside `survives`, our handler jumps out of the copy; any other SIGBUS is passed to the handler before ours, once: it may
+// have been installed on top of ours in between, and would send it back.
 #pragma once
 
 #include <signal.h>
@@ -22,12 +22,12 @@ inline struct sigaction previous;
 
 inline void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (escape != nullptr) {
-    // A jump leaves the signals blocked that whoever called us blocked, and the next vanished page would end the process.
+    // A jump leaves the signals blocked that the caller blocked, and the next vanished page would end the process.
     pthread_sigmask(SIG_SETMASK, &static_cast<const ucontext_t*>(context)->uc_sigmask, nullptr);
     siglongjmp(*escape, 1);
   }
   const bool ignored = previous.sa_handler == SIG_IGN;
-  if (ignored && info->si_code <= 0) return;  // sent by a process: no access that would be repeated for ever
+  if (ignored && info->si_code <= 0) return;  // sent by a process: no access that would be repeated without end
   if (!ignored && previous.sa_handler != SIG_DFL && !passed_on) {
     passed_on = true;
     if (previous.sa_flags & SA_SIGINFO) previous.sa_sigaction(signal, info, context);
@@ -41,7 +41,7 @@ inline void on_bus_error(int signal, siginfo_t* info, void* context) {
 
 }  // namespace guard_detail
 
-// Called whenever a ring starts: somebody else may have taken the signal in between.
+// Called whenever a ring starts: another handler may have taken the signal in between.
 inline void install_guard() {
   struct sigaction current;
   sigaction(SIGBUS, nullptr, &current);
@@ -50,7 +50,7 @@ inline void install_guard() {
   struct sigaction ours = {};
   ours.sa_sigaction = guard_detail::on_bus_error;
   sigemptyset(&ours.sa_mask);
-  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // whoever we hand it to may raise it again, and means it
+  ours.sa_flags = SA_SIGINFO | SA_NODEFER;  // the handler that we hand it to may raise it again, and means it
   sigaction(SIGBUS, &ours, nullptr);
 }
 

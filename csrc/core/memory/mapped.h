@@ -2,7 +2,7 @@
 //
 // Stores may have more shards than a process may have mappings, so the shard that was mapped first is let go when there are
 // too many, whichever store it belongs to. It is unmapped only when no Reader is left that began before: what a Reader
-// looks at cannot vanish, and nobody waits for anybody.
+// looks at cannot vanish, and no thread waits for another.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ class MappedShards {
     return *chosen;
   }
 
-  // Somebody begins to look at shards; `leave` wants to hear what was returned.
+  // A reader begins to look at shards; `leave` takes what was returned.
   std::uint64_t enter() {
     const std::lock_guard lock(mutex_);
     readers_.push_back(let_go_count_);
@@ -77,7 +77,7 @@ class MappedShards {
     return shard;
   }
 
-  // Unmaps the shards of a store that nobody looks at any more.
+  // Unmaps the shards of a store that no reader looks at any more.
   void remove(std::span<Slot> slots) {
     const std::less<const Slot*> before;
     const auto* const end = slots.data() + slots.size();

@@ -57,7 +57,7 @@ class Pool {
   };
   using Owned = std::unique_ptr<std::byte, Free>;
 
-  // Buffers of `bytes` each, as many as `budget` has room for; `keep` of them stay for reuse when nobody needs them.
+  // Buffers of `bytes` each, as many as `budget` has room for; `keep` of them stay for reuse when they are not needed.
   Pool(std::size_t bytes, std::shared_ptr<Budget> budget, std::size_t keep)
       : bytes_(bytes), budget_(std::move(budget)), keep_(keep) {}
   ~Pool() { retire(); }
@@ -118,7 +118,7 @@ class Pool {
   }
 
   void wake() {
-    { const auto locked = budget_->lock(); }  // whoever was about to wait now does, or has asked `go_on`
+    { const auto locked = budget_->lock(); }  // a thread that was about to wait now does, or has asked `go_on`
     budget_->wake();
   }
 

@@ -15,7 +15,7 @@
 
 namespace millstream {
 
-// How a phase goes through one source. The epoch the source was in when the phase began goes on in the order it had
+// How a phase goes through one source. The epoch the source was in when the phase began continues in the order it had
 // then, in samples that may since have become shorter by the factor `split`; later epochs follow `order`.
 struct Course {
   OrderSpec order;

@@ -11,7 +11,7 @@ namespace millstream {
 using Bytes = std::span<const std::uint8_t>;
 
 // Record i of the parsed bytes is row `rows[i]`, bytes [starts[i], stops[i]), and its text ends at `ends[i]` of `text`.
-// What a parser does not vouch for is in `odd` as (row, start, stop): somebody slower looks at it again.
+// What a parser does not vouch for is in `odd` as (row, start, stop): a slower reader looks at it again.
 class Columns {
  public:
   // No format here has texts longer than their raw bytes; 16 more let a parser copy in whole blocks.

@@ -1,6 +1,6 @@
 // core/parse/csv.h: tables as text, cut into records and fields exactly as Python's csv module cuts them.
 //
-// A field that begins with a quote goes on, over delimiters and line ends, to the closing quote; two quotes in it stand
+// A field that begins with a quote continues, over delimiters and line ends, to the closing quote; two quotes in it stand
 // for one, and what follows the closing quote up to the delimiter belongs to it as it is. Elsewhere quotes are ordinary.
 // A record ends at \n, \r or \r\n.
 #pragma once

@@ -1,7 +1,7 @@
 // core/parse/json.h: a place in a line of JSON, and steps over what comes next.
 //
 // It may refuse, but not lie: what it accepts, Python's json.loads reads the same way. What is rare, wrong or merely
-// doubtful (deep nesting, NaN, a key with escapes, half a surrogate pair) is refused, and somebody slower decides.
+// doubtful (deep nesting, NaN, a key with escapes, half a surrogate pair) is refused, and a slower reader decides.
 #pragma once
 
 #include <array>
@@ -107,7 +107,7 @@ class JsonCursor {
     std::uint64_t objects = 0;
     int depth = 0;
     for (;;) {
-      if (at_ < end_ && (*at_ == '{' || *at_ == '[')) {  // opens, and goes on with the first value inside
+      if (at_ < end_ && (*at_ == '{' || *at_ == '[')) {  // opens, and continues with the first value inside
         if (++depth > deepest) return false;
         objects = objects << 1 | (*at_++ == '{');
         skip_space();

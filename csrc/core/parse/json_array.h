@@ -1,4 +1,4 @@
-// core/parse/json_array.h: the elements of a JSON array as lines, so that whoever reads JSON lines reads them too.
+// core/parse/json_array.h: the elements of a JSON array as lines, so that readers of JSON lines read them too.
 //
 // Only strings and brackets are looked at: what an element holds, and whether it is JSON at all, its reader finds out.
 #pragma once

@@ -2,7 +2,7 @@
 //
 // It may refuse, but not lie: the text of a line that it accepts is what Python's json.loads gives for that field. A
 // line that is rare, wrong or merely doubtful (deep nesting, NaN, the field twice, a key with escapes, half a surrogate
-// pair, bytes that are not UTF-8) is left as odd, and somebody slower decides.
+// pair, bytes that are not UTF-8) is left as odd, and a slower reader decides.
 #pragma once
 
 #include <string_view>

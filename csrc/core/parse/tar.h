@@ -26,7 +26,7 @@ namespace millstream {
 
 inline constexpr std::uint64_t tar_block = 512;
 
-// Why a member is no game; folders are nobody's loss.
+// Why a member is no game; folders are no loss.
 enum class TarSkip : std::uint8_t {
   link, device, sparse, other, hidden, not_data, nameless, too_short, too_large, behind_end, count
 };
@@ -210,7 +210,7 @@ class TarReader {
   }
 
   // Archives may be written one behind the other (`cat a.tar b.tar`): whether a header follows the end at `at_`. Bytes
-  // that are none are counted as one member: what they were nobody knows.
+  // that are none are counted as one member, since nothing says what they were.
   bool goes_on() {
     const auto limit = std::min(file_.size(), at_ + tar_detail::most_empty);
     next_ = {};
@@ -242,7 +242,7 @@ class TarReader {
 
   bool member(Bytes header, char kind, std::uint64_t size) {
     auto data = at_ + tar_block;
-    if (kind == 'S' && header[482]) {  // the map of an old sparse file goes on in blocks of its own
+    if (kind == 'S' && header[482]) {  // the map of an old sparse file continues in blocks of its own
       for (bool more = true; more; data += tar_block) {
         const auto map = window(data, tar_block);
         if (map.size() < tar_block) return stop("truncated");

@@ -162,7 +162,7 @@ bool scan_rollout(const Trajectories<Real>& from, std::size_t row, std::size_t s
   return finite;
 }
 
-// Scans every rollout; `returns` may be empty, if nobody wants them. Gives the first rollout with something that is not
+// Scans every rollout; `returns` may be empty, if they are not wanted. Gives the first rollout with something that is not
 // a finite number, or -1.
 template <typename Real>
 std::int64_t scan_returns(const Trajectories<Real>& from, double gamma, double lambda, std::span<Real> advantages,

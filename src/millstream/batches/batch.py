@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, make_dataclass, replace
+from itertools import chain
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,7 @@ ALWAYS = frozenset(("epoch", "step", "rows", "sequence_length", "tokens"))
 """What the metadata of every batch has."""
 REPLACED = (
     "input_ids", "labels", "lengths", "position_ids", "cu_seqlens", "max_seqlen", "loss_weights", "dense_mask",
-    "metadata", "columns", "kl", "masks",
+    "metadata", "columns", "kl", "masks", "extras",
 )  # fmt: skip
 """What `dataclasses.replace` hands on. The framework, and masks that were made, follow from the tensors."""
 MODEL_FIELDS = ("input_ids", "attention_mask", "labels", "position_ids")
@@ -58,6 +59,12 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
     >>> TrainingBatch({name: tensor.copy() for name, tensor in masked.items()}).metadata["mine"]
     7
 
+    Trainers may also set entries of their own; those of the batch stay as they are:
+
+    >>> batch["use_cache"] = False
+    >>> list(batch), batch["use_cache"]
+    (['input_ids', 'attention_mask', 'labels', 'use_cache'], False)
+
     Args:
         input_ids: (rows, length), of any framework; all tensors of a batch are of one. Or a mapping of all of them.
         labels: The target of each position; -100 where there is none.
@@ -72,11 +79,12 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
         columns: Which entries of the metadata belong to rows.
         kl: Of KTO rows: each prompt with the answer of another row.
         masks: Of another batch whose masks were given; those that are named themselves come first.
+        extras: Further entries of the mapping, as `batch[name] = …` sets them.
     """
 
     __slots__ = (
         "_attention_mask", "_given", "_lengths", "_loss_mask", "_metadata", "_native", "columns", "cu_seqlens",
-        "dense_mask", "framework", "input_ids", "kl", "labels", "loss_weights", "max_seqlen", "position_ids",
+        "dense_mask", "extras", "framework", "input_ids", "kl", "labels", "loss_weights", "max_seqlen", "position_ids",
     )  # fmt: skip
     __dataclass_fields__: ClassVar[dict[str, Any]] = {each.name: each for each in fields(make_dataclass("_", REPLACED))}
 
@@ -98,6 +106,7 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
         columns: Columns = NO_COLUMNS,
         kl: TrainingBatch | None = None,
         masks: Mapping[str, Any] | None = None,
+        extras: Mapping[str, Any] | None = None,
         native: Batch | None = None,
     ) -> None:
         if native is None and isinstance(input_ids, Mapping):
@@ -113,6 +122,7 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
         self.position_ids, self.cu_seqlens, self.max_seqlen = position_ids, cu_seqlens, max_seqlen
         self.loss_weights, self.dense_mask, self.columns, self.kl = loss_weights, dense_mask, columns, kl
         self._attention_mask, self._loss_mask = attention_mask, loss_mask
+        self.extras: dict[str, Any] = dict(extras) if extras else {}
         self._given = ()
         if masks or attention_mask is not None or loss_mask is not None:
             for name, mask in (masks or {}).items():
@@ -180,7 +190,20 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
             raise no_name(name, "input_ids")
         if name in self.columns.tokens:
             return self.metadata[name]
+        if name in self.extras:
+            return self.extras[name]
         return getattr(self, name) if name in FIELDS else self._answer_field(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Add an entry to the mapping, such as the `use_cache` of TRL's SFTTrainer; the batch's own are refused."""
+        if not isinstance(name, str):
+            raise no_name(name, "input_ids")
+        if name in FIELDS or (name not in self.extras and name in self):
+            raise BatchError(
+                f"{name!r} of a batch cannot be set by its name",
+                hint=f"make another batch by dataclasses.replace(batch, {name}=…), or change dict(batch)",
+            )
+        self.extras[name] = value
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -192,18 +215,21 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
         """With labels="same" they are what models of Hugging Face take, which shift by themselves."""
         masked = self.cu_seqlens is None or self.dense_mask or "attention_mask" in self._given  # and none is made here
         there = {name: getattr(self, name) is not None for name in COLUMNS} | {"attention_mask": masked}
-        return (name for name in MODEL_FIELDS if there[name] and self.input_ids is not None)
+        own = (name for name in MODEL_FIELDS if there[name] and self.input_ids is not None)
+        return chain(own, self.extras)
 
     def _first(self) -> Any:
         return self._tensor("input_ids")
 
     def pop(self, name: str) -> Any:
-        """Take labels or positions out of what a model takes, as trainers do that compute the loss themselves.
+        """Take labels, positions or an entry that was set out of what a model takes, as trainers do.
 
         >>> batch = TrainingBatch.empty(1, 2)
         >>> batch.pop("labels").tolist(), list(batch)
         ([[-100, -100]], ['input_ids', 'attention_mask'])
         """
+        if name in self.extras:
+            return self.extras.pop(name)
         if name not in ("labels", "position_ids"):
             raise BatchError(f"{name!r} cannot be taken out of a batch", hint="take it out of dict(batch)")
         taken = self._tensor(name)
@@ -236,6 +262,7 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
         self.input_ids = self.labels = self.position_ids = self.cu_seqlens = self.loss_weights = None
         self._lengths = self._native = self._attention_mask = self._loss_mask = None
         self.metadata.update(dict.fromkeys(self.columns.tokens))
+        self.extras.clear()
         if self.kl is not None:
             self.kl.release()
 
@@ -262,6 +289,10 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
             metadata={**facts, **{name: field(name) for name in self.columns.tokens}},
             columns=self.columns,
             masks={name: field(name) for name in self._given},
+            extras={
+                name: field(name) if framework_of(value) == self.framework else value
+                for name, value in self.extras.items()
+            },
         )
         if self._is_without_labels:
             made.labels = None
@@ -270,6 +301,8 @@ class TrainingBatch(AnswerFields, MaskFields, PieceFields, MappedBatch):
     def _tensor(self, name: str) -> Any:
         if name in self.columns.tokens and self.metadata[name] is not None:
             return self.metadata[name]
+        if name in self.extras:
+            return self.extras[name]
         return super()._tensor(name if name not in self.columns.tokens else "input_ids")
 
     def _real_lengths(self) -> npt.NDArray[np.int32]:

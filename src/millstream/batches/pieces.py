@@ -10,7 +10,7 @@ import numpy as np
 from millstream.batches.columns import ROW_FACTS, SUMS
 from millstream.batches.masks import NO_LOSS
 from millstream.errors import BatchError
-from millstream.tensors import backend
+from millstream.tensors import backend, framework_of
 
 if TYPE_CHECKING:
     from millstream.batches.batch import TrainingBatch
@@ -64,6 +64,7 @@ class PieceFields:
             },
             columns=batch.columns,
             masks={name: mask[start:stop] for name, mask in batch.masks.items()},
+            extras={name: _cut(value, len(ids), start, stop) for name, value in batch.extras.items()},
         )
         part.kl = batch.kl and batch.kl.rows_between(start, stop)
         if batch._is_without_labels:
@@ -106,8 +107,14 @@ def _kind(batch: TrainingBatch) -> tuple[object, ...]:
     """What batches must have in common to be merged."""
     fields = [name for name in ("position_ids", "cu_seqlens", "loss_weights") if getattr(batch, name) is not None]
     facts = [fact for fact in (*ROW_FACTS, "pairs") if fact in batch.metadata]
-    fields += [f"its own {name}" for name in sorted(batch._given)]
+    fields += [f"its own {name}" for name in sorted((*batch._given, *batch.extras))]
     return batch.framework, tuple(batch._tensor("input_ids").shape[1:]), *fields, *facts, batch.columns
+
+
+def _cut(value: Any, rows: int, start: int, stop: int) -> Any:
+    """An entry that a trainer set, for some rows: a tensor with a place for each row is cut."""
+    of_rows = framework_of(value) is not None and tuple(value.shape[:1]) == (rows,)
+    return value[start:stop] if of_rows else value
 
 
 def _joined(name: str, parts: list[TrainingBatch]) -> Any:

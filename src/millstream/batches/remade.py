@@ -147,9 +147,10 @@ def fields_of(
     if origin is None:
         checked_names(given, (), GIVEN_FIELDS)
         return {**given, "metadata": metadata}, {}
-    checked_names(given, (), (*GIVEN_FIELDS, *origin.batch.columns.tokens))
+    checked_names(given, (), (*GIVEN_FIELDS, *origin.batch.columns.tokens, *origin.batch.extras))
     fields, made = (_remade if origin.same_rows else _rest_of)(origin.batch, given)
     fields["metadata"] = {**fields["metadata"], **(metadata or {})}
+    fields["extras"] = {name: fields.pop(name) for name in origin.batch.extras if name in fields}
     return fields, made
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from millstream.cli import show
-from millstream.cli.loader import add_run_arguments, open_loader
+from millstream.cli.options import add_run_arguments, open_loader
 from millstream.cli.progress import shown_progress
+from millstream.cli.terminal import print_json, table
 from millstream.errors import LoaderError
 from millstream.loaders import USUAL_ROW
-from millstream.stats import Progress
+from millstream.stats import Progress, count, counted
 from millstream.store import TokenStore
 
 DESCRIPTION = """\
@@ -50,7 +50,7 @@ def run(arguments: argparse.Namespace) -> int:
     with TokenStore(arguments.store, dtype=arguments.dtype) as store:
         rows = max(len(store) - 1, 0) // max(arguments.chunk_size, 1)
         if rows < arguments.batch_size * arguments.world_size:
-            found = f"{show.counted(rows, 'row')} of {arguments.chunk_size:,} tokens"
+            found = f"{counted(rows, 'row')} of {arguments.chunk_size:,} tokens"
             raise LoaderError(
                 f"{arguments.store}: {found} do not fill a batch",
                 hint="pass a smaller --chunk-size or --batch-size",
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         ):
             result = measure(loader, store, arguments.seconds, arguments, progress)
     if arguments.json:
-        show.print_json(result)
+        print_json(result)
     else:
         _print(result)
     return 0
@@ -79,7 +79,7 @@ def measure(loader: Any, store: TokenStore, seconds: float, shape: Any, progress
     del first
     for turn in range(ROUNDS):
         for timed in (drawn, gathered, copied):
-            timed.go_on_for(seconds / ROUNDS)
+            timed.run_for(seconds / ROUNDS)
         progress(Progress("bench", turn + 1, ROUNDS, "rounds"))
     tokens = shape.chunk_size * shape.batch_size
     rates = {name: tokens * timed.rate for name, timed in _named(drawn, gathered, copied)}
@@ -106,7 +106,7 @@ class Timed:
         self.rounds: list[float] = []
         self.cpu = 0.0
 
-    def go_on_for(self, seconds: float) -> None:
+    def run_for(self, seconds: float) -> None:
         """Run the job for some time, at least once."""
         cpu, before = time.process_time(), len(self.times)
         begun = last = time.perf_counter()
@@ -162,13 +162,13 @@ def _memcpy(bytes_wanted: int) -> Callable[[], object]:
 
 def _print(result: dict[str, Any]) -> None:
     def compared(name: str) -> str:
-        return f"{show.count(result[f'{name}_tokens_per_second'])} tokens/s"
+        return f"{count(result[f'{name}_tokens_per_second'])} tokens/s"
 
     rows = [
-        ("loader", f"{show.count(result['tokens_per_second'])} tokens/s"),
+        ("loader", f"{count(result['tokens_per_second'])} tokens/s"),
         ("numpy loop", f"{compared('numpy_gather')}  (loader: {result['ratio_to_numpy_gather']:.2f} x)"),
         ("memcpy", f"{compared('memcpy')}, one thread  (loader: {result['ratio_to_memcpy']:.2f} x)"),
         ("next()", f"p50 {result['next_p50_ms']:.3f} ms, p99 {result['next_p99_ms']:.3f} ms"),
         ("CPU", f"{result['cpu_seconds_per_billion_tokens']:.2f} s for 10^9 tokens"),
     ]
-    print(show.table(rows))
+    print(table(rows))

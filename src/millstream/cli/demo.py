@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import inspect
 import json
+import logging
+import sysconfig
 import time
+import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,15 +18,13 @@ from typing import Any
 import numpy as np
 
 from millstream.api import PrepareReport, prepare
-from millstream.cli import show
-from millstream.cli.demo_report import print_report
-from millstream.cli.demo_text import collect
 from millstream.cli.explain import tokens_of
 from millstream.cli.progress import shown_progress
+from millstream.cli.terminal import one_line, print_json, sparkline, table
 from millstream.cli.tiny_model import TinyModel, unigram_entropy
 from millstream.errors import MissingExtra
 from millstream.loaders import PretrainDataLoader
-from millstream.stats import OnProgress, Progress
+from millstream.stats import OnProgress, Progress, count, counted, duration, size
 from millstream.store import TokenStore
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
 
@@ -40,6 +44,27 @@ EXAMPLES = 1024
 SEED = 0
 SHOWN_STEP, SHOWN_ROW = 12, 3
 HELD_OUT_EVERY = 25
+MOST_BYTES = 24 << 20
+_PASSED_OVER = {
+    "encodings",
+    "test",
+    "tests",
+    "idle_test",
+    "site-packages",
+    "dist-packages",
+    "lib2to3",
+    "__pycache__",
+}
+_DOCUMENTED = (
+    "argparse ast asyncio base64 bisect calendar cmd codecs collections configparser contextlib copy csv "
+    "ctypes dataclasses datetime decimal difflib dis email enum fractions functools glob gzip heapq html "
+    "http inspect io itertools json logging math multiprocessing operator os pathlib pickle platform "
+    "pprint queue random re sched shelve shlex shutil signal socket sqlite3 ssl statistics string struct "
+    "subprocess tarfile tempfile textwrap threading time tokenize traceback types typing unittest "
+    "urllib.request uuid warnings wave weakref xml.dom zipfile "
+)
+
+_log = logging.getLogger("millstream.cli")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @dataclass(slots=True)
 class Outcome:
-    """What the demo found out."""
+    """The measurements of the demo."""
 
     losses: list[float] = field(default_factory=list)
     held_out_before: float = 0.0
@@ -72,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
     output: Path = arguments.output
     outcome = Outcome()
     with shown_progress(quiet=arguments.quiet, machine=arguments.json) as progress:
-        files, kind = collect(output / "text")
+        files, kind = _collect(output / "text")
         tokenizer, note = _learn(files, progress)
         corpus, held_out = _prepare(files, output, tokenizer, progress)
         _train(corpus.path, held_out.path, arguments, outcome, progress)
@@ -80,9 +105,9 @@ def run(arguments: argparse.Namespace) -> int:
         outcome.loader_tokens_per_second = _draw_for(corpus.path, 0.5)
     facts = {"text": kind, "seconds": time.perf_counter() - begun, **asdict(outcome)}
     if arguments.json:
-        show.print_json({**facts, "store": asdict(corpus)})
+        print_json({**facts, "store": asdict(corpus)})
     else:
-        print_report(facts, corpus, outcome.losses, note)
+        _print_report(facts, corpus, outcome.losses, note)
     return 0 if outcome.resumed_equal and outcome.explained["equal"] else 1
 
 
@@ -123,7 +148,7 @@ def _open(path: Path, **settings: Any) -> PretrainDataLoader:
 
 
 def _train(corpus: Path, held_out: Path, arguments: argparse.Namespace, outcome: Outcome, progress: OnProgress) -> None:
-    """Train on batches as they come; the held-out files say whether anything was learned."""
+    """Train on batches as they come; the loss on held-out files shows what was learned."""
     with TokenStore(corpus) as store:
         vocabulary = store.manifest["tokenizer"]["vocab_size"]
         outcome.unigram = unigram_entropy(store.read(0, min(len(store), 4_000_000)), vocabulary)
@@ -170,13 +195,13 @@ def _prove(corpus: Path, tokenizer: Tokenizer, outcome: Outcome) -> None:
             "file": first.file,
             "start": int(first.start),
             "stop": int(first.stop),
-            "text": show.one_line(tokenizer.decode(tokens[:24].tolist()), width=60),
+            "text": one_line(tokenizer.decode(tokens[:24].tolist()), width=60),
             "equal": bool(np.array_equal(tokens, batch.input_ids[SHOWN_ROW])),
         }
 
 
 def _draw_for(corpus: Path, seconds: float) -> float:
-    """How fast batches come when nobody computes anything."""
+    """Tokens per second of the loader alone, without a training step."""
     tokens = 0
     with PretrainDataLoader(corpus, chunk_size=1024, batch_size=64, seed=SEED, framework="numpy") as loader:
         loader.next()
@@ -184,3 +209,118 @@ def _draw_for(corpus: Path, seconds: float) -> float:
         while time.perf_counter() - begun < seconds:
             tokens += loader.next().input_ids.size
         return tokens / (time.perf_counter() - begun)
+
+
+def _print_report(facts: dict[str, Any], corpus: PrepareReport, losses: list[float], note: str) -> None:
+    """Print the short report for people."""
+    explained = facts["explained"]
+    span = f"tokens {explained['start']:,}-{explained['stop']:,}"
+    rows = [
+        ("text", f"{counted(corpus.files, 'file')}, {size(corpus.bytes)}: {facts['text']}"),
+        ("note", note),
+        ("store", f"{corpus.path}  ({corpus.tokens:,} tokens of {corpus.tokenizer}, {corpus.dtype})"),
+        ("prepared in", f"{duration(corpus.seconds)}, {count(corpus.tokens_per_second)} tokens/s"),
+        (
+            "trained on",
+            f"{count(facts['trained_tokens'])} tokens in {duration(facts['train_seconds'])}",
+        ),
+        ("waited for data", f"{facts['wait_fraction']:.2%} of that time"),
+        ("loader alone", f"{count(facts['loader_tokens_per_second'])} tokens/s"),
+        ("loss", f"{losses[0]:.2f} {sparkline(losses, 40)} {losses[-1]:.2f}"),
+        (
+            "on unseen files",
+            f"{facts['held_out_before']:.2f} -> {facts['held_out_after']:.2f}  "
+            f"(knowing only how frequent tokens are: {facts['unigram']:.2f})",
+        ),
+        (
+            f"{_mark(explained['equal'])} explained",
+            f"step {explained['step']} row {explained['row']} is {explained['file']} {span}",
+        ),
+        ("", f"  {explained['text']}"),
+        (
+            f"{_mark(facts['resumed_equal'])} resumed",
+            "stopped, started again: the next batch is the same, bit for bit",
+        ),
+        ("in all", duration(facts["seconds"])),
+    ]
+    print(table(rows))
+    shape = "--chunk-size 128 --batch-size 32"
+    print(f"""
+try next:
+  millstream inspect {corpus.path}
+  millstream explain {corpus.path} --step 100 {shape}
+  millstream bench {corpus.path} --chunk-size 1024
+  millstream prepare your-texts/ your-corpus --tokenizer bpe""")
+
+
+def _mark(good: object) -> str:
+    return "✓" if good else "✗"
+
+
+def _collect(folder: Path) -> tuple[list[Path], str]:
+    """Find the text: (files, what they are). Documentation is first written into `folder`."""
+    files = list(_up_to(_sources(), MOST_BYTES))
+    if len(files) >= 20:
+        return files, "sources of Python's standard library"
+    written = write_documentation(folder)
+    return written, "documentation of Python's standard library (its sources are not installed here)"
+
+
+def _sources() -> Iterator[Path]:
+    root = Path(sysconfig.get_paths()["stdlib"])
+    for path in sorted(root.rglob("*.py")) if root.is_dir() else ():
+        if not _PASSED_OVER & set(path.relative_to(root).parts[:-1]) and path.stat().st_size:
+            yield path
+
+
+def _up_to(paths: Iterator[Path], most_bytes: int) -> Iterator[Path]:
+    for path in paths:
+        most_bytes -= path.stat().st_size
+        if most_bytes < 0:
+            return
+        yield path
+
+
+def write_documentation(folder: Path) -> list[Path]:
+    """Write what can be reached by import: the language reference of `help()` and the modules' docstrings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = dict(_topics())
+    for name in _DOCUMENTED.split():
+        text = "\n\n".join(_docstrings(name))
+        if len(text) > 500:
+            texts[f"module-{name}"] = text
+    paths = []
+    for name, text in sorted(texts.items()):
+        path = folder / f"{name}.txt"
+        path.write_text(text, encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def _topics() -> Iterator[tuple[str, str]]:
+    try:
+        topics = importlib.import_module("pydoc_data.topics").topics
+    except ImportError:
+        return
+    for name, text in topics.items():
+        yield f"topic-{name.replace('/', '-')}", text
+
+
+def _docstrings(name: str) -> Iterator[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # old names in the library warn when they are only looked at
+        yield from _documented(name)
+
+
+def _documented(name: str) -> Iterator[str]:
+    try:
+        module = importlib.import_module(name)
+    except Exception as error:  # a part of the standard library that was left out here
+        _log.info("no documentation of %s: %s", name, error)
+        return
+    yield inspect.getdoc(module) or ""
+    for key, value in sorted(vars(module).items()):
+        # Numbers and strings have no documentation of their own, only that of their type.
+        text = inspect.getdoc(value) if callable(value) else None
+        if text:
+            yield f"{name}.{key}\n{text}"

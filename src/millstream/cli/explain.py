@@ -3,22 +3,43 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from millstream.cli import show
-from millstream.cli.explain_rollouts import explain_rollouts
-from millstream.cli.explain_run import explain_run
 from millstream.cli.games import explain_self_play
-from millstream.cli.inspect import tokenizer_for
-from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_state
-from millstream.cli.rollouts import hold_rollouts
-from millstream.errors import LoaderError, StoreError
-from millstream.loaders import RowOrigin, Span, are_games, journal_of
+from millstream.cli.options import (
+    Loader,
+    add_run_arguments,
+    open_loader,
+    open_state,
+    read_state,
+    tokenizer_for,
+    wanted_rows,
+)
+from millstream.cli.rollouts import explain_rollouts, hold_rollouts, refuse
+from millstream.cli.stderr import say
+from millstream.cli.terminal import one_line, print_json
+from millstream.errors import LoaderError, StateError, StoreError
+from millstream.loaders import (
+    FeedOrder,
+    FeedPhase,
+    FeedPlace,
+    RecordedRun,
+    RowOrigin,
+    Span,
+    StepSettings,
+    are_games,
+    journal_of,
+    origins_of,
+)
+from millstream.loaders.runs import FeedRun
 from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.order import CostModel
 from millstream.preparation import RawRecord, raw_record
-from millstream.stats import visible
+from millstream.stats import counted, visible
+from millstream.storage import DAMAGED_STATE, read_count
 from millstream.store import Origin, Tokens, TokenStore
 from millstream.tokens import Tokenizer
 
@@ -44,6 +65,8 @@ examples:
 SHOWN_TOKENS = 40
 SHOWN_OF_DOCUMENT = 200
 SHOWN_CHARACTERS = 2000
+NAME = "rollouts"
+"""The default name of a loader of rollouts."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -96,14 +119,14 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.document is not None:
             return _document(loader, store, arguments)
         step = loader.step if arguments.step is None else arguments.step
-        origins = show.wanted_rows(loader.explain(step), step, arguments.row)
+        origins = wanted_rows(loader.explain(step), step, arguments.row)
         tokenizer = tokenizer_for(store, arguments.store, arguments.tokenizer)
         most = SHOWN_TOKENS if arguments.row is None else None
         rows = [_described(origin, store, tokenizer, most) for origin in origins]
     if arguments.json:
-        show.print_json({"step": step, "rows": rows})
+        print_json({"step": step, "rows": rows})
         return 0
-    print(f"step {step}: {show.counted(len(rows), 'row')} of {loader.shape.length} tokens")
+    print(f"step {step}: {counted(len(rows), 'row')} of {loader.shape.length} tokens")
     for row in rows:
         for span in row["spans"]:
             tokens = f"{span['start']:,}-{span['stop']:,}"
@@ -127,7 +150,7 @@ def tokens_of(store: TokenStore, span: Span) -> Tokens:
 
 
 def _preview(span: dict[str, Any]) -> str:
-    return "" if span["text"] is None else show.one_line(span["text"], width=48)
+    return "" if span["text"] is None else one_line(span["text"], width=48)
 
 
 def _document(loader: Loader, store: TokenStore, arguments: argparse.Namespace) -> int:
@@ -146,9 +169,9 @@ def _document(loader: Loader, store: TokenStore, arguments: argparse.Namespace) 
         "steps": [int(step) for step in loader.steps_of(document)],
     }
     if arguments.json:
-        show.print_json(facts | ({} if raw is None else {"raw": {"path": str(raw.path), "text": raw.text}}))
+        print_json(facts | ({} if raw is None else {"raw": {"path": str(raw.path), "text": raw.text}}))
         return 0
-    used = show.counted(len(facts["steps"]), "step")
+    used = counted(len(facts["steps"]), "step")
     print(f"document {document} ({_where(facts['file'], facts['origin'])}) is used in {used} of this epoch:")
     print(" ".join(map(str, facts["steps"])))
     if facts["text"] is not None:
@@ -187,8 +210,83 @@ def _shortened(text: str) -> str:
     """The beginning of a text, without what a terminal would obey."""
     left = len(text) - SHOWN_CHARACTERS
     shown = visible(text[:SHOWN_CHARACTERS], keep="\n")
-    return shown if left <= 0 else f"{shown}… and {show.counted(left, 'more character')}"
+    return shown if left <= 0 else f"{shown}… and {counted(left, 'more character')}"
 
 
 def _folders_in(path: str) -> list[Path]:
     return sorted(each for each in Path(path).iterdir() if each.is_dir()) if Path(path).is_dir() else []
+
+
+def explain_run(journal: Path, arguments: argparse.Namespace) -> None:
+    """Explain a step, or find the steps of a rollout."""
+    refuse(arguments, ("document", "root", "chunk_size", "dtype", "tokenizer"), "stores or files")
+    if arguments.state is None:
+        run, step = _run_of_flags(journal, arguments), arguments.step
+        say("note", f"steps are as --batch-size {arguments.batch_size} cuts them; --state knows how")
+    else:
+        state = read_state(Path(arguments.state), {FeedRun.kind})
+        run = _run_of_state(journal, state, arguments)
+        step = state["step"] if arguments.step is None else arguments.step
+    if arguments.rollout_id is not None:
+        _steps(run, arguments.rollout_id, as_json=arguments.json)
+    else:
+        _step(run, step, arguments.row, as_json=arguments.json)
+
+
+def _run_of_flags(journal: Path, arguments: argparse.Namespace) -> RecordedRun:
+    ranks = arguments.world_size
+    order = FeedOrder(NAME, arguments.seed, arguments.shuffle, arguments.rank, ranks, passes=1)
+    return RecordedRun(journal, [FeedPhase(0, FeedPlace(), arguments.batch_size * ranks, ranks)], order, StepSettings())
+
+
+def _run_of_state(journal: Path, state: Mapping[str, Any], arguments: argparse.Namespace) -> RecordedRun:
+    """The run that saved a state; the flags decide what the state does not hold."""
+    rows, phases = state.get("rows"), [FeedPhase.from_json(each) for each in state.get("phases") or ()]
+    cost = rows.get("cost", []) if isinstance(rows, Mapping) else None
+    if not isinstance(rows, Mapping) or not phases or not isinstance(cost, list) or len(cost) not in (0, 2):
+        raise StateError(f"{arguments.state}: the state does not say how steps were cut", hint=DAMAGED_STATE)
+    passes, seed = read_count(rows.get("passes"), "passes"), read_count(state.get("seed"), "seed")
+    steps = StepSettings(
+        keep_groups=rows.get("keep_groups", False),
+        balance=rows.get("balance"),
+        cost=CostModel(*(read_count(each, "cost") for each in cost)),
+    )
+    order = FeedOrder(NAME, seed, arguments.shuffle, arguments.rank, phases[-1].ranks, passes)
+    return RecordedRun(journal, phases, order, steps)
+
+
+def _steps(run: RecordedRun, rollout: str, *, as_json: bool) -> None:
+    steps = run.steps_of(rollout)
+    if not steps and rollout.lstrip("-").isdecimal():
+        steps = run.steps_of(int(rollout))
+    if as_json:
+        print_json({"rollout_id": rollout, "steps": steps})
+        return
+    print(f"rollout {rollout!r} was in {counted(len(steps), 'step')} of this run:")
+    print(" ".join(map(str, steps)))
+
+
+def _step(run: RecordedRun, step: int, row: int | None, *, as_json: bool) -> None:
+    place, batch = run.batch_of(step)
+    origins = wanted_rows(origins_of(run.rows(step)), step, row)
+    rows = [
+        {
+            "row": origin.row,
+            "rollout_id": batch.rollout_ids[origin.sample],
+            "group_id": batch.group_ids[int(batch.groups[origin.sample])],
+            "tokens": int(batch.tokens[origin.sample]),
+        }
+        for origin in origins
+    ]
+    facts = {"rollout_batch": place.batch, "pass": place.number, "policy_version": batch.policy_version}
+    if as_json:
+        print_json({"step": step, **facts, "dropped": batch.dropped, "rows": rows})
+        return
+    facts_of_batch = f"rollout batch {place.batch}, pass {place.number}, policy version {batch.policy_version}"
+    print(f"step {step}: {counted(len(rows), 'rollout')} of {facts_of_batch}")
+    for each in rows:
+        named = f"rollout {each['rollout_id']!r} of group {each['group_id']!r}"
+        print(f"row {each['row']:<4} {named}  {each['tokens']:,} tokens")
+    if batch.dropped:
+        dropped = ", ".join(f"{number:,} {reason}" for reason, number in batch.dropped.items())
+        print(f"dropped before this rollout batch: {dropped}")

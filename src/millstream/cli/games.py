@@ -9,15 +9,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from millstream.cli import show
+from millstream.cli.options import wanted_rows
+from millstream.cli.terminal import histogram, print_json, table
 from millstream.errors import LoaderError, RecordError
 from millstream.games import ChunkSource, FrameBlock, InputFormat, position_facts, show_position
 from millstream.live import open_sources
 from millstream.loaders.self_play import RecordedSelfPlay
-from millstream.stats import Shown
+from millstream.stats import Shown, counted, share, size
 
 MOST_LOOKED_INTO = 1000
-"""Files of which a game is read to say which versions there are."""
+"""Files of which one game is read to count versions."""
 
 
 def add_game_arguments(parser: argparse._ActionsContainer) -> None:
@@ -44,11 +45,11 @@ def inspect_games(path: str, *, as_json: bool) -> None:
         "left_out": dict(opened.skipped),
     }
     if as_json:
-        show.print_json(facts)
+        print_json(facts)
         return
-    print(show.table(_rows(facts)))
+    print(table(_rows(facts)))
     if lengths:
-        print(f"\npositions per game:\n{show.histogram(lengths)}")
+        print(f"\npositions per game:\n{histogram(lengths)}")
     for bad in opened.bad[:10]:
         print(f"\n{bad.path}: {bad.reason}: {bad.found}", end="")
     if opened.bad:
@@ -59,7 +60,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
     games, frames = facts["games"], facts["frames"]
     of = "" if facts["looked_into"] == facts["files"] else f"  (of {facts['looked_into']:,} files)"
     return [
-        ("games", f"{games:,}  ({show.counted(facts['files'], 'file')}, {show.size(facts['bytes'])})"),
+        ("games", f"{games:,}  ({counted(facts['files'], 'file')}, {size(facts['bytes'])})"),
         ("positions", f"{frames:,}  ({frames / max(1, games):.1f} per game)"),
         ("versions", _shares(facts["versions"]) + of),
         ("formats", _shares(facts["input_formats"]) + of),
@@ -70,7 +71,7 @@ def _rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _shares(counts: dict[str, int]) -> str:
     total = sum(counts.values())
-    return ", ".join(f"{name} {show.share(number, total)}" for name, number in counts.items())
+    return ", ".join(f"{name} {share(number, total)}" for name, number in counts.items())
 
 
 def _days(sources: Sequence[ChunkSource]) -> list[str]:
@@ -113,7 +114,7 @@ def _game(path: str, game: int, ply: int) -> tuple[FrameBlock, ChunkSource, int]
             frames = source.read(left)
             if not 0 <= ply < len(frames):
                 raise LoaderError(
-                    f"game {game} has no ply {ply}, only {show.counted(len(frames), 'position')}",
+                    f"game {game} has no ply {ply}, only {counted(len(frames), 'position')}",
                     hint="plies count from 0",
                 )
             return frames, source, left
@@ -122,26 +123,26 @@ def _game(path: str, game: int, ply: int) -> tuple[FrameBlock, ChunkSource, int]
 
 
 def explain_self_play(folder: Path, arguments: argparse.Namespace) -> None:
-    """Say which positions a step of a run had, or which steps had a game, by what the run has written down."""
+    """Print the positions of a step, or the steps that used a game, from the journal of the run."""
     if arguments.step is None and arguments.document is None:
         raise LoaderError("there is nothing to explain", hint="pass --step, or --document, the number of a game")
     run = RecordedSelfPlay(folder)
     if arguments.document is not None:
         steps = run.steps_of(arguments.document)
         if arguments.json:
-            show.print_json({"game": arguments.document, "steps": steps})
+            print_json({"game": arguments.document, "steps": steps})
         else:
-            print(f"game {arguments.document} was in {show.counted(len(steps), 'step')}:")
+            print(f"game {arguments.document} was in {counted(len(steps), 'step')}:")
             print(" ".join(map(str, steps)))
         return
-    origins = show.wanted_rows(run.explain(arguments.step, arguments.rank), arguments.step, arguments.row)
+    origins = wanted_rows(run.explain(arguments.step, arguments.rank), arguments.step, arguments.row)
     rows = [
         {"row": each.row, "file": each.source, "game": each.sample, "ply": each.spans[0].start, "use": each.use}
         for each in origins
     ]
     if arguments.json:
-        show.print_json({"step": arguments.step, "rows": rows})
+        print_json({"step": arguments.step, "rows": rows})
         return
-    print(f"step {arguments.step}: {show.counted(len(rows), 'position')}")
+    print(f"step {arguments.step}: {counted(len(rows), 'position')}")
     for row in rows:
         print(f"row {row['row']:<4} {row['file']}  game {row['game']}  ply {row['ply']}  use {row['use']}")

@@ -4,23 +4,39 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from millstream.cli import show
 from millstream.cli.games import inspect_games
-from millstream.cli.inspect_rollouts import inspect_rollouts
-from millstream.cli.report import show_report
-from millstream.cli.rollouts import hold_rollouts
+from millstream.cli.options import tokenizer_for
+from millstream.cli.rollouts import hold_rollouts, inspect_rollouts
+from millstream.cli.terminal import bars, histogram, one_line, print_json, sparkline, table
 from millstream.errors import StoreError
 from millstream.loaders import are_games
-from millstream.preparation import read_report
+from millstream.preparation import (
+    Ranked,
+    duplicates_by_step,
+    examples_of,
+    fates_of_records,
+    how_it_was_made,
+    length_bins,
+    main_figures,
+    ranked,
+    read_report,
+    rejected_by_rule,
+    speed_over_time,
+    steps_of_recipe,
+    tokens_by_source,
+    was_all_cached,
+)
+from millstream.stats import bit_span, counted, duration, share, size
 from millstream.store import TokenStore, token_dtype
-from millstream.tokens import Tokenizer, check_tokenizer, find_tokenizer, load_tokenizer
+from millstream.tokens import Tokenizer
 
 DESCRIPTION = """\
 Show counts, document lengths, sources, versions, the report of its making and a sample of a store.
-Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and who sampled them.
+Of rollouts, in files or in a spool: counts, lengths, rewards, groups, how they ended and which policies sampled them.
 Of self-play games, a file or a folder: files, games, positions, versions, input formats, when they were written, and
 files that cannot be used, by reason."""
 EPILOG = """\
@@ -37,6 +53,9 @@ examples:
 
 MOST_LENGTHS = 20_000
 SAMPLE_TOKENS = 200
+MOST_BARS = 12
+BAR_LETTERS = 24
+LABEL_LETTERS = 44
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Look into a store, or at rollouts or games."""
-    kind = arguments.kind or _told_kind(arguments)
+    kind = arguments.kind or _detected_kind(arguments)
     if kind == "games":
         inspect_games(arguments.store, as_json=arguments.json)
         return 0
@@ -69,28 +88,18 @@ def run(arguments: argparse.Namespace) -> int:
         facts["sample"] = _sample(store, arguments.document, tokenizer)
         facts["report"] = _report(store)
     if arguments.json:
-        show.print_json(facts)
+        print_json(facts)
     else:
         _print(facts)
     return 0
 
 
-def _told_kind(arguments: argparse.Namespace) -> str:
+def _detected_kind(arguments: argparse.Namespace) -> str:
     if arguments.dtype is not None or arguments.version is not None:
         return "store"
     if are_games(arguments.store):
         return "games"
     return "rollouts" if hold_rollouts(arguments.store, arguments) else "store"
-
-
-def tokenizer_for(store: TokenStore, path: str, wanted: str | None) -> Tokenizer | None:
-    """The tokenizer that was asked for (checked), or the one beside the store, or None."""
-    description = store.manifest.get("tokenizer")
-    if wanted is None:
-        return find_tokenizer(path, description)
-    tokenizer = load_tokenizer(wanted, special_tokens=(description or {}).get("special_in_text"))
-    check_tokenizer(tokenizer, path, description)
-    return tokenizer
 
 
 def _report(store: TokenStore) -> dict[str, Any] | None:
@@ -152,22 +161,22 @@ def _print(facts: dict[str, Any]) -> None:
         ("store", f"{facts['path']}  ({facts['kind']}, {facts['fingerprint']})"),
         ("tokens", f"{facts['tokens']:,}  ({facts['dtype']}, {_bound(facts['id_bound'])})"),
         ("documents", f"{facts['documents']:,}" + (f"  (median {middle:,} tokens)" if lengths else "")),
-        ("shards", f"{facts['shards']:,}  ({show.size(facts['bytes'])}{_packed(facts)})"),
+        ("shards", f"{facts['shards']:,}  ({size(facts['bytes'])}{_packed(facts)})"),
         ("tokenizer", f"{tokenizer['name']}  ({tokenizer['vocab_size']:,} ids)" if tokenizer else ""),
         (
             "made from",
-            f"{show.counted(sources['files'], 'file')}, {show.size(sources['bytes'])}" if sources["files"] else "",
+            f"{counted(sources['files'], 'file')}, {size(sources['bytes'])}" if sources["files"] else "",
         ),
         ("left out", _left_out(facts["recipe"])),
         ("versions", ", ".join(version["fingerprint"][:8] for version in versions) if versions[1:] else ""),
     ]
-    print(show.table(rows))
-    told = _told(facts["report"])
-    if told:
-        print(f"\n{told}")
+    print(table(rows))
+    report = _report_text(facts["report"])
+    if report:
+        print(f"\n{report}")
     elif lengths:
         of = "" if len(lengths) == facts["documents"] else f", of every {facts['documents'] // len(lengths)}th"
-        print(f"\ntokens per document{of}:\n{show.histogram(lengths)}")
+        print(f"\ntokens per document{of}:\n{histogram(lengths)}")
     sample = facts["sample"]
     if sample is not None:
         source = f" ({Path(sample['file']).as_posix()})" if sample["file"] else ""
@@ -181,8 +190,8 @@ def _packed(facts: dict[str, Any]) -> str:
     return f", packed to 1/{plain / facts['bytes']:.1f}" if 0 < facts["bytes"] < plain else ""
 
 
-def _told(report: dict[str, Any] | None) -> str:
-    """The report as text; nothing if it is not one, since anybody may have written that file."""
+def _report_text(report: dict[str, Any] | None) -> str:
+    """The report as text; nothing if it is not one, since any program may have written that file."""
     try:
         return "" if report is None else show_report(report)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
@@ -196,3 +205,79 @@ def _bound(id_bound: int | None) -> str:
 def _left_out(recipe: object) -> str:
     left_out = recipe.get("left_out") if isinstance(recipe, dict) else None
     return ", ".join(f"{number} {reason}" for reason, number in (left_out or {}).items())
+
+
+def show_report(report: Mapping[str, Any]) -> str:
+    """Everything that a run counted; what did not happen is not mentioned."""
+    blocks = [
+        _run(report),
+        _ranked("records", Ranked(fates_of_records(report), 0, 0)),
+        _lengths(report),
+        _pace(report),
+        _ranked("tokens per source", tokens_by_source(report, MOST_BARS)),
+        _dropped("rejected by rule", rejected_by_rule(report), report),
+        _dropped("duplicates", duplicates_by_step(report), report),
+        _ranked("bad records", ranked(report["bad"], MOST_BARS)),
+        _ranked("skipped", ranked(report["skipped"], MOST_BARS)),
+        _ranked("changed", ranked(report["changed"], MOST_BARS)),
+        _recipe(report["recipe"]),
+    ]
+    return "\n\n".join(filter(None, blocks))
+
+
+def _run(report: Mapping[str, Any]) -> str:
+    numbers = [(name, f"{value}  ({remark})" if remark else value) for name, value, remark in main_figures(report)]
+    cached = "everything was found in the cache: times are those of reading it" if was_all_cached(report) else ""
+    made_with = [(name, one_line(value, 100)) for name, value in how_it_was_made(report)]
+    return table([*numbers, *made_with, ("note", cached)])
+
+
+def _lengths(report: Mapping[str, Any]) -> str:
+    bins = length_bins(report["lengths"])
+    return f"tokens per document:\n{bars([(bit_span(bits), n) for bits, n in bins])}" if bins else ""
+
+
+def _pace(report: Mapping[str, Any]) -> str:
+    speeds = speed_over_time(report["pace"])
+    if not speeds:
+        return ""
+    least, most = size(min(speeds)), size(max(speeds))
+    return f"speed over {duration(report['pace'][-1][0])}, {least}/s to {most}/s:\n {sparkline(speeds)}"
+
+
+def _ranked(title: str, top: Ranked, below: Sequence[str] = ()) -> str:
+    """Bars with a title; `below` has a line to put under each."""
+    if not top.shown:
+        return ""
+    labels = [one_line(label, LABEL_LETTERS) for label, _ in top.shown]
+    room = max(5, *map(len, labels))
+    rows = [(f"{label:<{room}}", number) for label, (_, number) in zip(labels, top.shown, strict=True)]
+    lines = [f"{title}:"]
+    for place, bar in enumerate(bars(rows, BAR_LETTERS).splitlines()):
+        part = share(top.shown[place][1], top.total)
+        lines += [f"{bar}  {part}", *below[place : place + 1]]
+    if top.others:
+        lines.append(f" and {top.others:,} more with {top.others_sum:,}  {share(top.others_sum, top.total)}")
+    return "\n".join(filter(None, lines))
+
+
+def _dropped(title: str, counts: Mapping[str, int], report: Mapping[str, Any]) -> str:
+    top = ranked(counts, MOST_BARS)
+    return _ranked(title, top, [_example(examples_of(report, reason)) for reason, _ in top.shown])
+
+
+def _example(examples: Sequence[Mapping[str, Any]]) -> str:
+    if not examples:
+        return ""
+    origin = f"{one_line(examples[0]['file'], LABEL_LETTERS)}:{examples[0]['row']}"
+    return f"     {origin}  {one_line(examples[0]['text'], 60)}"
+
+
+def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
+    if not steps:
+        return ""
+    rows = [
+        (f" {place}  {one_line(name, LABEL_LETTERS)}", one_line(settings) or "-")
+        for place, (name, settings) in enumerate(steps_of_recipe(steps), 1)
+    ]
+    return f"recipe:\n{table(rows)}"

@@ -5,16 +5,15 @@ from __future__ import annotations
 import argparse
 from typing import get_args
 
-from millstream.cli import chats, show
-from millstream.cli.flags import spoken_as_flags
-from millstream.cli.paint import print_shown
+from millstream.cli.options import TEMPLATES, add_chat_arguments, given_chat_arguments
 from millstream.cli.progress import shown_progress
-from millstream.cli.saying import say
+from millstream.cli.stderr import in_flags, say
+from millstream.cli.terminal import print_json, print_shown
 from millstream.games import Rules
 from millstream.stats import Shown, Styled
 
 DESCRIPTION = """\
-Read files to the end and say what is wrong with them, before a model learns it; the first row tells what they hold.
+Read files to the end and say what is wrong with them, before a model learns it; the first row decides their kind.
 Of conversations: rows that cannot be used, by file and line; masks that learn nothing or everything; stop tokens that
 are not learned; two beginnings of a text; duplicates; rows that are too long; empty answers; control strings in texts;
 tokens half in what is learned; turns that do not alternate; fields that nothing reads.
@@ -34,7 +33,7 @@ examples:
   millstream lint spool/ --quiet                                   what waits in the folder of a feed
   millstream lint games/ --rules legal                             self-play games, move by move
 
-{chats.TEMPLATES}
+{TEMPLATES}
 """
 
 
@@ -54,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rollouts.add_argument("--max-staleness", type=int, metavar="N", help="how many versions older one may be")
     games = parser.add_argument_group("of self-play games")
     games.add_argument("--rules", choices=get_args(Rules), help="how strictly they are looked at (default: moves)")
-    chats.add_chat_arguments(parser.add_argument_group("how conversations become tokens"))
+    add_chat_arguments(parser.add_argument_group("how conversations become tokens"))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,20 +72,20 @@ def run(arguments: argparse.Namespace) -> int:
             max_staleness=arguments.max_staleness,
             rules=arguments.rules,
             progress=progress,
-            **chats.given_chat_arguments(arguments),
+            **given_chat_arguments(arguments),
         )
     if arguments.json:
-        show.print_json(report.to_json())
+        print_json(report.to_json())
     elif arguments.quiet:
         for finding in report.findings:
             if finding.severity == "error":
                 where = f"{finding.message} ({finding.rows:,}: {', '.join(finding.examples)})"
-                say("error", where, spoken_as_flags(finding.advice, vars(arguments)))
+                say("error", where, in_flags(finding.advice, vars(arguments)))
     else:
-        print_shown(Shown(_in_flags(part, arguments) for part in report.shown().parts))
+        print_shown(Shown(_with_flags(part, arguments) for part in report.shown().parts))
     return 0 if report.ok else 1
 
 
-def _in_flags(part: Styled, arguments: argparse.Namespace) -> Styled:
+def _with_flags(part: Styled, arguments: argparse.Namespace) -> Styled:
     """Advice names the flags of this verb."""
-    return part._replace(text=spoken_as_flags(part.text, vars(arguments))) if part.style == "note" else part
+    return part._replace(text=in_flags(part.text, vars(arguments))) if part.style == "note" else part

@@ -1,8 +1,8 @@
-"""`millstream <verb>`: reads the command line, runs the verb, and turns errors into words and exit codes.
+"""`millstream <verb>`: reads the command line, runs the verb, and turns errors into messages and exit codes.
 
 0: done. 1: the answer is no (a damaged store, errors in conversations, rollouts or games). 2: an error, with a hint.
-130: stopped with Ctrl-C. Data goes to stdout, everything else to stderr. With -q only errors are said; with --json both
-streams hold JSON alone.
+130: stopped with Ctrl-C. Data is written to stdout, everything else to stderr. With -q only errors are printed; with
+--json both streams hold JSON alone.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from importlib import import_module, metadata
 from types import ModuleType
 from typing import NoReturn
 
-from millstream.cli.flags import spoken_as_flags
-from millstream.cli.saying import say, speaking
+from millstream.cli.stderr import in_flags, message_style, say
 from millstream.errors import MillstreamError
 
 VERBS = {
@@ -28,7 +27,7 @@ VERBS = {
     "prepare": "turn raw files into a store of tokens",
     "inspect": "show what a store holds and what it was made from, or what rollouts or games hold",
     "verify": "read a whole store and compare it with its checksums",
-    "explain": "name the documents behind a step, or the steps of a document",
+    "explain": "name the documents of a step, or the steps of a document",
     "show": "show what is learned of a conversation, a rollout or a game",
     "lint": "say what is wrong with conversations, rollouts or games, in plain words",
     "bench": "measure how fast a store can be read on this machine",
@@ -66,10 +65,10 @@ and with a pipeline that never ends:
 
 
 class Parser(argparse.ArgumentParser):
-    """Says what is wrong with a command line in one line, and where to read on."""
+    """Reports a wrong command line in one line, with the command that shows the help."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it, and leave with 2."""
+        """Print the error and leave with 2."""
         missing = message.removeprefix("the following arguments are required: ")
         if missing != message:
             message = f"{self.prog} needs {missing.replace(', ', ' and ')}"
@@ -78,8 +77,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def verb_module(verb: str) -> ModuleType:
-    """What a verb takes and does. It is imported when the verb is asked for: most need much that the others do not."""
-    return import_module(f"millstream.cli.{'show_row' if verb == 'show' else verb}")
+    """The module of a verb, imported only when that verb runs: most need much that the others do not."""
+    return import_module(f"millstream.cli.{verb}")
 
 
 def build_parser(wanted: str | None) -> Parser:
@@ -121,19 +120,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):  # a terminal that knows few letters gets "?" for the others
             stream.reconfigure(errors="replace")
     given = list(sys.argv[1:] if argv is None else argv)
-    with speaking(machine="--json" in given):
+    with message_style(machine="--json" in given):
         arguments = _parsed(given)
     debug = arguments.debug or bool(os.environ.get("MILLSTREAM_DEBUG"))
     with ExitStack() as stack:
-        stack.enter_context(speaking(quiet=arguments.quiet, machine=arguments.json, verbose=arguments.verbose))
+        stack.enter_context(message_style(quiet=arguments.quiet, machine=arguments.json, verbose=arguments.verbose))
         if arguments.quiet and not arguments.json:
             stack.enter_context(redirect_stdout(stack.enter_context(open(os.devnull, "w"))))  # noqa: PTH123
         return _guarded(arguments, debug=debug)
 
 
 def _parsed(given: list[str]) -> argparse.Namespace:
-    """The command line, of which a verb that is not one, and flags that it does not have, are told with what is like
-    them."""
+    """Parse the command line; an unknown verb or flag is refused with the nearest known one as a hint."""
     parser = build_parser(next((word for word in given if word in VERBS), None))
     if not given:
         parser.print_help()
@@ -174,7 +172,7 @@ def _guarded(arguments: argparse.Namespace, *, debug: bool) -> int:
 
 def _explain_error(error: Exception, options: Container[str], more: Mapping[str, str]) -> None:
     if isinstance(error, MillstreamError):
-        say("error", error.message, spoken_as_flags(error.hint, options) if error.hint else None, **more)
+        say("error", error.message, in_flags(error.hint, options) if error.hint else None, **more)
     elif isinstance(error, OSError):
         where = f"{error.filename}: " if error.filename else ""
         hint = "look at the path, its permissions and the space on its disk"

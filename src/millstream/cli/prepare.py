@@ -6,18 +6,20 @@ import argparse
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from millstream.cli import chats, show
 from millstream.cli.progress import shown_progress
 from millstream.sources import CHUNK_BYTES, MAX_DOCUMENT_BYTES, MAX_EXPANSION
 from millstream.storage import ZSTD_LEVEL
 
 if TYPE_CHECKING:
     from millstream.api import PrepareReport
+from millstream.cli.options import TEMPLATES, add_chat_arguments, given_chat_arguments
+from millstream.cli.terminal import left_out, print_json, table
+from millstream.stats import count, counted, duration, share, size
 
 DESCRIPTION = """\
 Turn text, JSON lines, CSV, Parquet, Arrow or tar files, compressed or not, into a store of tokens that loaders read
-without parsing anything. The same input gives the same bytes. A run that is killed leaves nothing that opens, and goes
-on with --resume; what was made of each piece is cached by content, so the same thing again is instant."""
+without parsing anything. The same input gives the same bytes. A run that is killed leaves nothing that opens, and
+--resume continues it; what was made of each piece is cached by content, so the same thing again is instant."""
 EPILOG = """\
 examples:
   millstream prepare book.txt corpus --tokenizer char
@@ -40,8 +42,8 @@ A recipe is a TOML or YAML file: steps that clean, filter and deduplicate record
   name = "exact_dedup"
 What a rule drops is counted and shown with examples in report.html beside the store.
 
-With --kind chat each row is a conversation (messages, ShareGPT, Alpaca, prompt and completion, …: told by its fields,
-or by --format), and each token is kept with its weight in the loss. The tokenizer is the model's own.
+With --kind chat each row is a conversation (messages, ShareGPT, Alpaca, prompt and completion, …: detected by its
+fields, or by --format), and each token is kept with its weight in the loss. The tokenizer is the model's own.
 `millstream lint` says what is wrong with such files, `millstream show` shows what is learned of a row.
 """
 
@@ -54,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kind", choices=("text", "chat"), default="text", help="what a record is (default: text)")
     parser.add_argument("--recipe", help="a TOML or YAML file of steps, see below")
     _add_reading(parser.add_argument_group("reading"))
-    chats.add_chat_arguments(parser.add_argument_group("conversations (--kind chat)", chats.TEMPLATES))
+    add_chat_arguments(parser.add_argument_group("conversations (--kind chat)", TEMPLATES))
     _add_running(parser.add_argument_group("running"))
 
 
@@ -80,7 +82,7 @@ def _add_reading(group: argparse._ArgumentGroup) -> None:
 def _add_running(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--workers", type=int, help="threads (default: all processors)")
     group.add_argument("--engine", choices=("local", "ray"), default="local", help="where the work is done")
-    group.add_argument("--resume", action="store_true", help="go on where an unfinished run stopped")
+    group.add_argument("--resume", action="store_true", help="continue an unfinished run")
     group.add_argument("--overwrite", action="store_true", help="replace an older store")
     group.add_argument("--no-cache", action="store_true", help="neither use nor fill the cache")
     group.add_argument("--cache-dir", help="default: $MILLSTREAM_CACHE, or ~/.cache/millstream")
@@ -134,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
             **_given(arguments),
         )
     if arguments.json:
-        show.print_json(dataclasses.asdict(report))
+        print_json(dataclasses.asdict(report))
         return 0
     if report.was_there:
         print("this store is finished: an earlier run made it of the same files in the same way, and nothing was done")
@@ -143,22 +145,22 @@ def run(arguments: argparse.Namespace) -> int:
         ("store", f"{report.path}  ({report.dtype}, {report.fingerprint})"),
         ("tokens", f"{report.tokens:,}"),
         ("trained", _trained(report.details)),
-        ("documents", f"{report.documents:,} of {show.counted(report.files, 'file')}, {show.size(report.bytes)}"),
+        ("documents", f"{report.documents:,} of {counted(report.files, 'file')}, {size(report.bytes)}"),
         ("tokenizer", report.tokenizer),
-        ("left out", show.left_out(report.skipped)),
+        ("left out", left_out(report.skipped)),
         ("changed", ", ".join(f"{number:,} {what}" for what, number in report.details["changed"].items())),
         ("kept aside", ", ".join(kept)),
         ("took", "" if report.was_there else _took(report)),
         ("report", str(report.page) if report.page.exists() else ""),
     ]
-    print(show.table(rows))
+    print(table(rows))
     return 0
 
 
 def _given(arguments: argparse.Namespace) -> dict[str, Any]:
     """What has no default here: it is passed on only if it was given."""
     texts = {name: getattr(arguments, name) for name in ("text_field", "documents", "separator")}
-    return {name: value for name, value in texts.items() if value is not None} | chats.given_chat_arguments(arguments)
+    return {name: value for name, value in texts.items() if value is not None} | given_chat_arguments(arguments)
 
 
 def _took(report: PrepareReport) -> str:
@@ -166,15 +168,13 @@ def _took(report: PrepareReport) -> str:
     spent = report.details["phases"]
     spent = {**spent, "finishing": report.seconds - spent["tokenizer"] - spent["reading"]}
     names = {"tokenizer": "to get the tokenizer", "reading": "to read and encode", "finishing": "to finish the store"}
-    told = ", ".join(f"{show.duration(spent[name])} {what}" for name, what in names.items())
-    return f"{show.duration(report.seconds)}, {show.count(report.tokens_per_second)} tokens/s: {told}"
+    parts = ", ".join(f"{duration(spent[name])} {what}" for name, what in names.items())
+    return f"{duration(report.seconds)}, {count(report.tokens_per_second)} tokens/s: {parts}"
 
 
 def _trained(report: dict[str, Any]) -> str:
     chat = report["chat"]
-    return (
-        "" if chat is None else f"{chat['trained_tokens']:,}  ({show.share(chat['trained_tokens'], report['tokens'])})"
-    )
+    return "" if chat is None else f"{chat['trained_tokens']:,}  ({share(chat['trained_tokens'], report['tokens'])})"
 
 
 def _eos(eos: str) -> str | int | None:

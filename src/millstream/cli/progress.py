@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from millstream.cli import show
-from millstream.stats import OnProgress, Progress, resident_bytes
+from millstream.stats import OnProgress, Progress, count, duration, resident_bytes, size
 
 _LINE_EVERY_S = 5.0
 _BAR_EVERY_S = 0.1
@@ -22,8 +21,8 @@ _BAR_EVERY_S = 0.1
 
 @contextmanager
 def shown_progress(*, quiet: bool = False, machine: bool = False) -> Iterator[OnProgress]:
-    """Give a callback that shows what it is told until the block ends."""
-    display: _Lines = _Quiet() if quiet else _JsonLines() if machine else _Bars() if _can_draw() else _Lines()
+    """Give a callback that shows the progress it receives until the block ends."""
+    display: _Lines = _Quiet() if quiet else _JsonProgress() if machine else _Bars() if _can_draw() else _Lines()
     try:
         yield display
     finally:
@@ -37,7 +36,7 @@ class _Lines:
 
     def __init__(self) -> None:
         self._task = ""
-        self._begun = self._shown = self._heard = 0.0
+        self._begun = self._shown = self._reported = 0.0
         self._last: Progress | None = None
 
     def __call__(self, progress: Progress) -> None:
@@ -46,15 +45,15 @@ class _Lines:
             self._finish()  # another task, or the same once more
             self.begin(progress)
             self._task, self._begun, self._shown = progress.task, now, now
-        self._last, self._heard = progress, now
+        self._last, self._reported = progress, now
         if now - self._shown >= self.every_s:
             self._shown = now
             self.show(progress, describe(progress, self.seconds))
 
     @property
     def seconds(self) -> float:
-        """How long the task took until it was heard of last: what comes behind it is not its time."""
-        return self._heard - self._begun
+        """How long the task took until its last report; time after that is not counted."""
+        return self._reported - self._begun
 
     def begin(self, progress: Progress) -> None:
         """Make room for one more task."""
@@ -78,7 +77,7 @@ class _Quiet(_Lines):
         """Show nothing."""
 
 
-class _JsonLines(_Lines):
+class _JsonProgress(_Lines):
     def show(self, progress: Progress, text: str) -> None:
         """Show all numbers as JSON."""
         line = {**dataclasses.asdict(progress), "seconds": round(self.seconds, 3), "memory_bytes": resident_bytes()}
@@ -135,17 +134,17 @@ def describe(progress: Progress, seconds: float) -> str:
         if progress.total is not None and progress.done < progress.total:
             left = (progress.total - progress.done) / rate
             clock = time.strftime("%H:%M:%S", time.localtime(time.time() + left))
-            parts.append(f"{show.duration(left)} left, done at {clock}")
+            parts.append(f"{duration(left)} left, done at {clock}")
         else:
-            parts.append(f"in {show.duration(seconds)}")
+            parts.append(f"in {duration(seconds)}")
     if progress.tokens is not None and seconds > 0:
-        parts.append(f"{show.count(progress.tokens / seconds)} tokens/s")
-        parts.append(f"{show.size(resident_bytes())} of memory")
+        parts.append(f"{count(progress.tokens / seconds)} tokens/s")
+        parts.append(f"{size(resident_bytes())} of memory")
     return "  ".join(part for part in [*parts, progress.detail] if part)
 
 
 def _amount(number: float, unit: str) -> str:
-    return show.size(number) if unit == "bytes" else f"{show.count(number)} {unit}"
+    return size(number) if unit == "bytes" else f"{count(number)} {unit}"
 
 
 def _can_draw() -> bool:

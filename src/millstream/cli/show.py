@@ -1,163 +1,109 @@
-"""Numbers and small pictures for people: counts, sizes, histograms and sparklines as text."""
+"""`millstream show`: a row as the model sees it, what of it is learned, and of rollouts how good it was."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+import argparse
 
+from millstream.cli.games import add_game_arguments, game_facts, show_game
+from millstream.cli.options import TEMPLATES, add_chat_arguments, add_run_arguments, given_chat_arguments, open_loader
+from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
+from millstream.cli.terminal import print_json, print_shown
 from millstream.errors import LoaderError
-from millstream.loaders import RowOrigin
-from millstream.stats import bit_span, count, counted, duration, share, size, visible
+from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games, is_raw
+from millstream.stats import Shown
+from millstream.store import WEIGHTED, TokenStore
 
-__all__ = [
-    "bars",
-    "bit_span",
-    "count",
-    "counted",
-    "duration",
-    "histogram",
-    "left_out",
-    "one_line",
-    "print_json",
-    "share",
-    "size",
-    "sparkline",
-    "spread",
-    "table",
-]
+DESCRIPTION = """\
+Print a conversation as the tokens that a model gets, decoded. What is learned stands between ⟦ and ⟧, in colour where
+the terminal has any; weights other than 1 are written after it. Above it: how many tokens are learned, whether the
+conversation was shortened, and tokens that lie half in what is learned.
+Of a rollout, after each ⟧ stands how good that was, or below each token where that differs: ▲ and △ for better than
+expected, ▼ and ▽ for worse. Then the rewards of its group.
+Of a self-play game, a position: the board, the moves that the search liked, and what was thought of it."""
+EPILOG = f"""\
+examples:
+  millstream show chats.jsonl --template chatml --tokenizer model/ --row 7
+  millstream show chats.jsonl --template qwen3 --variant training --tokenizer model/ --train last
+  millstream show chats.jsonl --template chatml --tokenizer model/ --max-length 512 --truncation turns
+  millstream show store --row 7                               the conversation of a store that `prepare` made
+  millstream show store --step 100 --row 3 --packing --chunk-size 4096 --batch-size 8     a row of a batch
+  millstream show rollouts.jsonl --row 7 --tokenizer model/               a rollout, its advantage and its group
+  millstream show 'rollouts/*.parquet' --rollout-id 81-3 --tokenizer model/ --estimator gae      token by token
+  millstream show spool/ --row 0                                          what waits in a spool, as ids
+  millstream show games/ --game 3 --ply 20                                a position of a self-play game
 
-_BARS = "▁▂▃▄▅▆▇█"
-
-
-def print_json(facts: object) -> None:
-    """The answer for machines: one line of JSON."""
-    print(json.dumps(facts, default=str))
-
-
-def table(rows: Iterable[tuple[str, str]]) -> str:
-    """Names on the left, values on the right; rows without a value are left out.
-
-    >>> print(table([("tokens", "12"), ("documents", "3"), ("left out", "")]))
-    tokens     12
-    documents  3
-    """
-    kept = [(name, value) for name, value in rows if value]
-    width = max((len(name) for name, _ in kept), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in kept)
+{TEMPLATES}
+"""
 
 
-def histogram(lengths: Sequence[int], width: int = 40) -> str:
-    """How many documents have which length, in steps of powers of two.
-
-    >>> print(histogram([1, 2, 3, 3, 9], width=8))
-         1  ███ 1
-       2-3  ████████ 3
-       4-7   0
-      8-15  ███ 1
-    """
-    bins: dict[int, int] = {}
-    for length in lengths:
-        power = max(int(length), 0).bit_length()
-        bins[power] = bins.get(power, 0) + 1
-    if not bins:
-        return ""
-    rows = [(bit_span(power), bins.get(power, 0)) for power in range(min(bins), max(bins) + 1)]
-    return bars(rows, width)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of this verb."""
+    parser.add_argument("source", nargs="+", help="files of conversations, rollouts or games, a store, or a spool")
+    parser.add_argument("--row", type=int, default=0, help="counted from 0; of rollouts, those that can be used")
+    parser.add_argument("--rollout-id", metavar="ID", help="of rollouts: the one of this id")
+    parser.add_argument("--step", type=int, help="the rows are those of this step's batch (not of files of chats)")
+    parser.add_argument("-t", "--tokenizer", help="the model's; a store has its own")
+    parser.add_argument("--format", help="messages, sharegpt, alpaca, …: when the fields do not tell")
+    parser.add_argument("--file-format", help="jsonl, parquet, …: when the file names do not tell")
+    parser.add_argument("--json", action="store_true", help="print the styled parts as JSON; of a game, plain facts")
+    add_rollout_arguments(parser.add_argument_group("of rollouts"))
+    add_game_arguments(parser.add_argument_group("of self-play games"))
+    add_chat_arguments(parser.add_argument_group("how conversations become tokens (of files)"))
+    add_run_arguments(parser.add_argument_group("the run (with --step)"))
 
 
-def bars(rows: Sequence[tuple[str, int]], width: int = 40) -> str:
-    """A bar for each number; as long as the room allows for the largest.
-
-    >>> print(bars([("poems", 4), ("prose", 1)], width=8))
-     poems  ████████ 4
-     prose  ██ 1
-    """
-    most = max((number for _, number in rows), default=0) or 1
-    room = max(5, *(len(label) for label, _ in rows)) if rows else 0
-    return "\n".join(f" {label:>{room}}  {'█' * math.ceil(number / most * width)} {number:,}" for label, number in rows)
-
-
-def spread(values: Sequence[float], bins: int = 10, width: int = 40) -> str:
-    """How many of some numbers are which, or if there are many different ones, lie where.
-
-    >>> print(spread([0.0, 1.0, 1.0], width=8))
-         0  ████ 1
-         1  ████████ 2
-    >>> print(spread([0, 1, 2, 3, 4, 9], bins=2, width=8))
-     0 to 4.5  ████████ 5
-     4.5 to 9  ██ 1
-    """
-    different = sorted(set(values))
-    if len(different) <= bins or not math.isfinite(different[-1] - different[0]):
-        return bars([(f"{value:g}", values.count(value)) for value in different], width)
-    low, step = different[0], (different[-1] - different[0]) / bins
-    counts = Counter(min(int((value - low) / step), bins - 1) for value in values)
-    return bars([(f"{low + n * step:.3g} to {low + (n + 1) * step:.3g}", counts[n]) for n in range(bins)], width)
+def run(arguments: argparse.Namespace) -> int:
+    """Show a row."""
+    source = arguments.source[0] if len(arguments.source) == 1 else arguments.source
+    if are_games(source) and arguments.json:
+        print_json(game_facts(source, arguments.game or 0, arguments.ply or 0))
+        return 0
+    if are_games(source):
+        shown = show_game(source, arguments.game or 0, arguments.ply or 0)
+    elif arguments.game is not None or arguments.ply is not None:
+        raise LoaderError("--game and --ply are about self-play games, and these are none", hint="leave them out")
+    elif hold_rollouts(source, arguments):
+        shown = _of_rollouts(source, arguments)
+    else:
+        shown = _of_files(source, arguments) if is_raw(source) else _of_store(source, arguments)
+    if arguments.json:
+        print_json({"row": arguments.row, "step": arguments.step, "parts": [part._asdict() for part in shown.parts]})
+    else:
+        print_shown(shown)
+    return 0
 
 
-_PASSED_OVER = {
-    "broken link": "{} broken link{s}",
-    "excluded": "{} file{s} by --exclude",
-    "folder reached twice": "{} folder{s} reached twice",
-    "hidden": "{} hidden file{s}",
-    "hidden folder": "{} hidden folder{s}",
-    "json, and not named": "{} .json file{s} (in folders most are settings: --include '*.json' takes them)",
-    "made by prepare": "{} file{s} made by prepare",
-    "not a regular file": "{} file{s} of no regular kind",
-    "not included": "{} file{s} not named by --include",
-    "store": "{} store{s}",
-    "unknown kind": "{} file{s} of unknown kind (--format says what they are)",
-}
-"""Reasons that are about whole files and folders, in words."""
+def _of_rollouts(source: object, arguments: argparse.Namespace) -> Shown:
+    refuse(arguments, (*ChatKeywords.__annotations__, "max_length", "file_format"), "conversations")
+    with open_rollouts(source, arguments, arguments.estimator or "grpo") as loader:
+        row = arguments.row if arguments.rollout_id is None else number_of(loader, arguments.rollout_id)
+        step = arguments.step if arguments.rollout_id is None else None
+        return loader.show(row, step, whole=arguments.whole)
 
 
-def left_out(reasons: Mapping[str, int]) -> str:
-    """What is not in a store: records by their reasons, then files.
+def _of_files(source: object, arguments: argparse.Namespace) -> Shown:
+    from millstream.loaders import show_chat
 
-    >>> left_out({"json, and not named": 4, "not JSON": 1, "hidden": 1})
-    "1 not JSON, 1 hidden file, 4 .json files (in folders most are settings: --include '*.json' takes them)"
-    """
-    told = [f"{number:,} {reason}" for reason, number in reasons.items() if reason not in _PASSED_OVER]
-    for reason, words in _PASSED_OVER.items():
-        number = reasons.get(reason, 0)
-        told += [words.format(f"{number:,}", s="" if number == 1 else "s")] if number else []
-    return ", ".join(told)
-
-
-def sparkline(values: Sequence[float], width: int = 60) -> str:
-    """A curve in one line: the mean of each stretch, from the lowest to the highest.
-
-    >>> sparkline([8, 7, 6, 5, 4, 3, 2, 1])
-    '█▇▆▅▄▃▂▁'
-    """
-    if not len(values):
-        return ""
-    cuts = [round(place * len(values) / min(width, len(values))) for place in range(min(width, len(values)) + 1)]
-    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
-    low, high = min(means), max(means)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((mean - low) * scale)] for mean in means)
+    if arguments.step is not None:
+        raise LoaderError("--step is about a store", hint="prepare the conversations, or leave out --step")
+    return show_chat(
+        source,
+        arguments.row,
+        tokenizer=arguments.tokenizer,
+        max_length=arguments.max_length,
+        file_format=arguments.file_format,
+        **given_chat_arguments(arguments),
+    )
 
 
-def one_line(text: str, width: int = 72) -> str:
-    """A text cut to one line.
-
-    >>> one_line("the mill\\n  by the stream", width=14)
-    'the mill↵  by…'
-    """
-    flat = text.replace("\r\n", "\n").replace("\n", "↵").replace("\t", " ")
-    flat = visible(flat)
-    return flat if len(flat) <= width else flat[: width - 1] + "…"
-
-
-def wanted_rows(origins: list[RowOrigin], step: int, row: int | None) -> list[RowOrigin]:
-    """All rows, or the one that was asked for."""
-    if row is None:
-        return origins
-    if not 0 <= row < len(origins):
-        hint = f"rows count from 0 to {len(origins) - 1}" if origins else "this rank has no rows in it; pass --rank"
-        raise LoaderError(f"step {step} has no row {row}, only {counted(len(origins), 'row')}", hint=hint)
-    return [origins[row]]
+def _of_store(path: str, arguments: argparse.Namespace) -> Shown:
+    given = given_chat_arguments(arguments) | ({} if arguments.max_length is None else {"max_length": 0})
+    if given:
+        flag = f"--{next(iter(given)).replace('_', '-')}"
+        raise LoaderError(f"{path}: {flag} is about raw conversations, and these are tokens", hint=f"leave out {flag}")
+    with TokenStore(path) as store:
+        if store.dtype != WEIGHTED:
+            raise LoaderError(f"{path}: this is a store of texts", hint="use inspect or explain")
+        with open_loader(store, arguments, tokenizer=arguments.tokenizer) as loader:
+            assert isinstance(loader, ConversationDataLoader)
+            return loader.show(arguments.row, step=arguments.step)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from millstream.cli import show
 from millstream.cli.progress import shown_progress
-from millstream.cli.saying import say
-from millstream.stats import Progress
+from millstream.cli.stderr import say
+from millstream.cli.terminal import print_json
+from millstream.stats import Progress, counted, size
 from millstream.store import TokenStore
 
 DESCRIPTION = """\
@@ -38,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         damages = [vars(damage) for damage in report.damages]
         facts = {"ok": not damages, "bytes": report.bytes, "blocks": report.blocks}
-        show.print_json({**facts, "damages": damages, "unchecked": report.unchecked})
+        print_json({**facts, "damages": damages, "unchecked": report.unchecked})
         return 1 if damages else 0
     for damage in report.damages:
         if arguments.quiet:
@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"damaged: {damage}")
     for note in report.unchecked:
         print(f"note: {note}")
-    blocks = f"{show.counted(report.blocks, 'block')}, {show.size(report.bytes)}"
+    blocks = f"{counted(report.blocks, 'block')}, {size(report.bytes)}"
     if report.damages:
         print(f"{arguments.store}: {len(report.damages)} damaged, of {blocks}")
         return 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from command import Run
-from millstream.cli.report import LABEL_LETTERS, show_report
+from millstream.cli.inspect import LABEL_LETTERS, show_report
 from millstream.preparation import report_path
 from millstream.store import TokenStore, TokenStoreWriter
 from reports import HOSTILE, plain_report, rich_report, source
