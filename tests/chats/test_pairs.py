@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.chats import Supervised
-from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats.truncate import Pair, PairLimit, fit_pair
 from millstream.errors import RecipeError
 
 lengths = st.integers(0, 60)

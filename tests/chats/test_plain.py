@@ -9,10 +9,9 @@ import pytest
 import tokenizers
 
 from chats.chatml import PROSE, bpe
-from millstream.chats import plain_tokenizer
-from millstream.chats.plain import _unspelled, with_control_tokens
-from millstream.tokens import load_tokenizer
+from millstream.tokens import load_tokenizer, plain_tokenizer, with_control_tokens
 from millstream.tokens.huggingface import HuggingFaceTokenizer
+from millstream.tokens.plain_vocabulary import _unspelled
 from millstream.tokens.probe import probe_texts
 from tokens.definitions import CONTROLS, count_readings, gpt2
 from tokens.vocabularies import EOS

@@ -13,10 +13,12 @@ import pytest
 
 from chats.chatml import END, START, byte_level
 from chats.talk import TEXTS
-from millstream.chats import Boundary, ChatTemplate, Choice, Encoder, Limit, Policy, Variant, encode_block
+from millstream.chats import Boundary, Choice, Limit, Policy, encode_block
 from millstream.chats.block import EncodedBlock
-from millstream.chats.builtin.table import BUILTINS
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Options, RowParser
+from millstream.chats.templates import ChatTemplate, Variant
+from millstream.chats.templates.builtin import BUILTINS
 from millstream.sources import Record, RecordBlock
 from millstream.tokens import BPETokenizer
 

@@ -14,7 +14,7 @@ from chats.chatml import bpe, encoder, talk
 from millstream.chats import Choice, Limit, Policy, Truncation, Untrained
 from millstream.chats.encode import Encoded
 from millstream.chats.parse import Conversation, Document, Media, Message, ToolCall
-from millstream.chats.shown import show
+from millstream.chats.show import show
 from millstream.errors import RecipeError, RecordError
 
 EXCHANGES = st.lists(

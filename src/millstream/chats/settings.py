@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from millstream.chats.answers import RowKind, check_kind, kind_of_format
 from millstream.chats.encode import Boundary, Encoder
-from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
 from millstream.chats.media import Media, MediaTokens, check_media
 from millstream.chats.parse import Options, RowFormats
-from millstream.chats.template import ChatTemplate
+from millstream.chats.templates import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecipeError
 from millstream.sources import FoundFile, Reading

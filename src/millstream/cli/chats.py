@@ -6,7 +6,8 @@ import argparse
 import datetime
 from typing import Any, get_args
 
-from millstream.chats import Boundary, Choice, HistoryReasoning, Media, Truncation, Untrained, Variant
+from millstream.chats import Boundary, Choice, Media, Truncation, Untrained
+from millstream.chats.templates import HistoryReasoning, Variant
 from millstream.loaders import ChatKeywords
 
 TEMPLATES = """\

@@ -16,7 +16,7 @@ __getattr__, __dir__, __all__ = lazy(
         "keep": "check_tokenizer describe_tokenizer find_tokenizer keep_tokenizer kept_tokenizer share_ids "
         "smallest_dtype",
         "load": "is_learned learn_tokenizer load_tokenizer may_be_learned",
-        "tiktoken": "TiktokenTokenizer",
+        "plain_vocabulary": "ControlToken PlainVocabulary missing_controls plain_tokenizer with_control_tokens",
         "tokenizer": "Ids Tokenizer resolve_eos",
     },
 )

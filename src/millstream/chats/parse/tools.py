@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.chats.parse.conversation import Message, ToolCall
-from millstream.chats.parse.fields import Row, encodable, from_json, items, mapping, needed, text, text_or_none
+from millstream.chats.parse.row_fields import Row, encodable, from_json, items, mapping, needed, text, text_or_none
+from millstream.chats.parse.row_types import Message, ToolCall
 from millstream.errors import RecordError
 
 NO_CALL = "tool result without call"
