@@ -19,7 +19,16 @@ from typing import Literal, TypeAlias, get_args
 import numpy as np
 
 from millstream.chats.encode import NOTHING_TO_TRAIN, TOO_LONG, TRUNCATED, Encoded, Encoder
-from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Judged, Preference, Side, Stepwise
+from millstream.chats.parse import (
+    ChatRow,
+    Conversation,
+    Document,
+    Judged,
+    Preference,
+    Side,
+    Stepwise,
+    wholes_of,
+)
 from millstream.chats.pieces import Kind, Piece, Rendered, Supervised
 from millstream.chats.truncate import Limit, Pair, PairLimit, fit_pair
 from millstream.errors import RecipeError, RecordError
@@ -64,7 +73,7 @@ def kind_of_format(format: str | None) -> RowKind:
 
 
 def wrong_kind(row: ChatRow, kind: RowKind) -> RecordError:
-    """Say that a row does not belong with the others."""
+    """The error for a row of another kind than the others."""
     return RecordError(
         "wrong kind",
         f"this is a {kind_of(row)} row, the others are {kind} rows",
@@ -121,7 +130,7 @@ class _Texts:
         texts: list[tuple[ChatRow, Rendered]] = []
         owners: list[int] = []
         for at, row in enumerate(rows):
-            with encoded.blaming(at):
+            with encoded.catching_faults(at):
                 found = self.texts(row)
                 texts += found
                 owners += [at] * len(found)
@@ -134,7 +143,7 @@ class _Texts:
             if owner not in encoded.faults:
                 parts.setdefault(owner, []).append(made[place])
         for at, mine in parts.items():
-            with encoded.blaming(at):
+            with encoded.catching_faults(at):
                 encoded.rows[at] = self.joined(at, rows[at], mine, limit, encoded)
         return encoded
 
@@ -155,7 +164,8 @@ class _Answers(_Texts):
     def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
         assert isinstance(row, Preference | Judged)
         answers = (row.completion,) if isinstance(row, Judged) else (row.chosen, row.rejected)
-        whole = [_whole(row, answer) for answer in answers]
+        _check_sides(row, answers)
+        whole = list(wholes_of(row).values())
         rendered = [self.encoder._render(each) for each in whole]
         prompt = rendered[0][: _prompt_pieces(whole[0], rendered[0])]
         return [(whole[0], prompt), *zip(whole, rendered, strict=True)]
@@ -210,16 +220,11 @@ class _Steps(_Texts):
         return self.encoder._fit(at, row, made, limit, self.policy, encoded)
 
 
-def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
-    """A prompt with one answer, as a row by itself."""
-    if isinstance(row.prompt, str) and isinstance(answer, str):
-        if not row.prompt:
-            raise _no_prompt()
-        return Completion(row.prompt, answer)
-    if isinstance(row.prompt, str) or isinstance(answer, str):
+def _check_sides(row: Preference | Judged, answers: Sequence[Side]) -> None:
+    if len({isinstance(side, str) for side in (row.prompt, *answers)}) > 1:
         raise RecordError("mixed sides", "one side is a string, another messages", hint="write all sides alike")
-    messages = (*row.prompt, *answer)
-    return Conversation(messages, row.tools, row.template_kwargs, row.media, prompt_messages=len(row.prompt))
+    if row.prompt == "":
+        raise _no_prompt()
 
 
 def _prompt_pieces(row: ChatRow, rendered: Rendered) -> int:

@@ -38,7 +38,7 @@ _log = logging.getLogger("millstream.chats")
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of some rows: for each the rows for the store, several if it was split, none if it was left out.
+    """The result for some rows: for each the rows for the store, several if it was split, none if it was left out.
 
     A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept, and then
     `changes` says what of it was lost.
@@ -64,7 +64,7 @@ class Encoded:
         self.changes.setdefault(row, Counter())[what] += number
 
     @contextmanager
-    def blaming(self, row: int) -> Iterator[None]:
+    def catching_faults(self, row: int) -> Iterator[None]:
         """Keep what is wrong with a row as its fault."""
         try:
             yield
@@ -175,7 +175,7 @@ class Encoder:
         rendered: dict[int, Rendered] = {}
         for at, row in enumerate(rows):
             if not isinstance(row, Tokens):
-                with encoded.blaming(at):
+                with encoded.catching_faults(at):
                     rendered[at] = self._render(row)
                     encoded.change(at, REASONING_LEFT_OUT, _reasoning_left_out(row, rendered[at]))
         made = self._each(rows, rendered, policy, encoded)
@@ -183,7 +183,7 @@ class Encoder:
             if isinstance(row, Tokens):
                 made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
             if at in made:
-                with encoded.blaming(at):
+                with encoded.catching_faults(at):
                     encoded.rows[at] = self._fit(at, row, made[at], limit, policy, encoded)
         return encoded
 
@@ -229,7 +229,7 @@ class Encoder:
                     middle = len(places) // 2
                     groups += [(places[:middle], chosen), (places[middle:], chosen)]
                     continue
-                with encoded.blaming(places[0]):
+                with encoded.catching_faults(places[0]):
                     raise error
         return made
 

@@ -57,10 +57,10 @@ def lint_files(found: Found, settings: ChatSettings, tokenizer: Tokenizer | None
         linter = ChatLinter(settings, formats, tokenizer, DuplicateFinder(Path(folder, "keys"), key_words=2))
         before = 0
         for file in found.files:
-            linter.begin(file)
+            linter.begin_file(file)
             format = format_named(file.format)
             for chunk in format.chunks(file, linter.reading):
-                linter.take(format.read(chunk, file, linter.reading), file)
+                linter.add_chunk(format.read(chunk, file, linter.reading), file)
                 progress(Progress("lint", before + chunk.behind(file.bytes), found.bytes, "bytes", linter.so_far))
             before += file.bytes
         return linter.report(found.files)
@@ -91,17 +91,17 @@ class ChatLinter:
         """What the progress says."""
         return f"{self.rows:,} rows, {len(self._tally.problems)} kinds of problems"
 
-    def begin(self, file: FoundFile) -> None:
+    def begin_file(self, file: FoundFile) -> None:
         """Start a file."""
         self._starts.append(self.lines)
         options = self._settings.options
         self._parser = RowParser(self._format_of(file), options)
         self._known = FIELDS | {name for name in options.columns.values() if name is not None}
 
-    def take(self, read: ChunkRead, file: FoundFile) -> None:
+    def add_chunk(self, read: ChunkRead, file: FoundFile) -> None:
         """Look at the rows of a chunk."""
         first = self.lines - self._starts[-1]
-        self._wrong, self._told = set[int](), set[int]()
+        self._wrong, self._reported = set[int](), set[int]()
 
         def where(row: int) -> str:
             return f"{file.name}:{first + row + 1}"
@@ -156,9 +156,9 @@ class ChatLinter:
         for row, fault in refused.items():
             if row not in self._wrong:
                 self._bad(fault, row, where)
-        told = {*refused, *block.rows[made.places].tolist(), *self._told}
+        reported = {*refused, *block.rows[made.places].tolist(), *self._reported}
         for row in block.rows.tolist():
-            if row not in told:
+            if row not in reported:
                 self._faults([("left out", "")], row, where)
         return len(refused)
 
@@ -168,12 +168,12 @@ class ChatLinter:
         made = encoder.encode([whole for _, _, whole in parts], Limit(untrained="keep"))
         for row, fault in {parts[at][0]: fault for at, fault in made.faults.items()}.items():
             self._bad(fault, row, where)
-        told: set[tuple[int, str]] = set()  # a row counts once, however many answers it has
+        reported: set[tuple[int, str]] = set()  # a row counts once, however many answers it has
         for (row, name, whole), encoded in zip(parts, made.rows, strict=True):
             for each in encoded:
                 self._count(each)
-                new = [fault for fault in token_faults(whole, each, self._facts) if (row, fault[0]) not in told]
-                told |= {(row, kind) for kind, _ in new}
+                new = [fault for fault in token_faults(whole, each, self._facts) if (row, fault[0]) not in reported]
+                reported |= {(row, kind) for kind, _ in new}
                 self._faults(new, row, where, name)
 
     def _learned_of(self, row: ChatRow) -> dict[str, ChatRow]:
@@ -190,7 +190,7 @@ class ChatLinter:
 
     def _faults(self, faults: Iterable[tuple[str, str]], row: int, where: Where, part: str = "") -> None:
         for kind, found in faults:
-            self._told.add(row)
+            self._reported.add(row)
             if self._problems[kind].severity == "error":
                 self._wrong.add(row)
             self._tally.add(kind, self._problems[kind], f"{where(row)} {part}".rstrip(), found)
@@ -234,8 +234,8 @@ def _severities(settings: ChatSettings) -> dict[str, Problem]:
     """Problems whose severity depends on the settings."""
     changed = {}
     if settings.limit.truncation != "error":
-        told = f"they become shorter, or are left out, by truncation={settings.limit.truncation!r}"
-        changed["too long"] = PROBLEMS["too long"]._replace(severity="warning", advice=told)
+        advice = f"they become shorter, or are left out, by truncation={settings.limit.truncation!r}"
+        changed["too long"] = PROBLEMS["too long"]._replace(severity="warning", advice=advice)
     if settings.limit.untrained != "error":
         changed["nothing learned"] = PROBLEMS["nothing learned"]._replace(severity="warning")
     if settings.strict:

@@ -1,4 +1,4 @@
-"""What is looked for in one row: in what it says, and in the tokens that it becomes. Pure, a problem at a time."""
+"""The problems that one row can have, in its texts and in its tokens; pure functions find them."""
 
 from __future__ import annotations
 

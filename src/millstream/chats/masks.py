@@ -1,8 +1,8 @@
 """Which parts of a conversation carry loss: pieces -> spans of text, each with a weight.
 
-The policy chooses messages, the modifiers parts of them. A weight that a row gives to a message takes the place of the
-policy's choice; one that it gives to a stretch of a message's content stands above all. What the model is handed at
-inference, the header of its turn and an empty think block, is never trained.
+The policy chooses messages, the modifiers parts of them. A weight that a row gives to a message replaces the policy's
+choice; one that it gives to a stretch of a message's content overrides both. What inference hands to the model, the
+header of its turn and an empty think block, is never trained.
 """
 
 from __future__ import annotations

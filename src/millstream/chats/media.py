@@ -11,7 +11,7 @@ from millstream.chats.pieces import Rendered
 from millstream.errors import RecipeError, RecordError
 
 Media: TypeAlias = Literal["refuse", "ignore", "keep"]
-"""What becomes of rows with media: refused, without them, or kept: batches then carry the references."""
+"""What happens to rows with media: refused, without them, or kept: batches then carry the references."""
 MediaTokens: TypeAlias = Mapping[str, str]
 """What stands for one picture, film or sound in the text of the model: one control string, or several."""
 _MARK = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
@@ -32,7 +32,7 @@ def check_media(media: str, tokens: MediaTokens) -> None:
 
 
 def media_refused(row: ChatRow) -> RecordError | None:
-    """Say that a row refers to what tokens alone would have lost in silence; None if it does not."""
+    """The error for a row with media, which tokens alone would lose in silence; None if it has none."""
     media = getattr(row, "media", ())
     if not media:
         return None

@@ -1,4 +1,4 @@
-"""Plain conversations, natively: what a built-in format writes around texts depends on the roles, on the shape.
+"""Plain conversations, encoded by the core: what a built-in format writes around texts depends on the roles, the shape.
 
 Each shape is rendered once by the format itself, with stand-ins for the texts, and weighed as any other row; the core
 then puts the texts of thousands of rows into it (csrc/core/chat/chats.h). Whatever may depend on the texts themselves,

@@ -1,4 +1,4 @@
-"""Rows that are too long: what is left of them. Weights are decided before, so no answer here trains more than the row.
+"""Rows that are too long -> shorter rows. Weights are decided before, so no answer here trains more than the row.
 
 An exchange is a message of the user and all that answers it: calls, results, texts. `turns` and `split` keep exchanges
 whole and the system prompt with them, so that no answer is cut and no tool result stands without its call. Two answers
@@ -24,7 +24,7 @@ Untrained: TypeAlias = Literal["error", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How long rows may be, in tokens, and what becomes of longer ones and of rows without a trained token.
+    """How long rows may be, in tokens, and what happens to longer ones and to rows without a trained token.
 
     * "error", "drop": refuse the row, or leave it out and count it
     * "keep_start", "keep_end": cut its tokens

@@ -22,7 +22,7 @@ from millstream.chats.parse import (
     Tokens,
     ToolCall,
 )
-from millstream.chats.parse.formats import detect
+from millstream.chats.parse.detect import detect
 from millstream.chats.parse.parser import parse_row
 from millstream.chats.parse.row_types import Stretch
 from millstream.errors import RecordError

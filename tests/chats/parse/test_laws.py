@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.chats.parse import FIELDS, Conversation, Message, Preference, RowParser
-from millstream.chats.parse.formats import FORMATS
+from millstream.chats.parse.detect import FORMATS
 from millstream.chats.parse.parser import parse_row
 from millstream.chats.parse.row_types import Stretch
 from millstream.errors import RecordError

@@ -1,7 +1,7 @@
 """Rows of fine-tuning files -> what they say, whatever format they were written in.
 
 `parse_row` reads one row, `RowParser` the rows of one file, `parse_block` those that sources read with
-`whole_rows=True`. The fields of a row tell its format (formats.py); what is wrong with a row is a `RecordError`; the
+`whole_rows=True`. The fields of a row tell its format (detect.py); what is wrong with a row is a `RecordError`; the
 caller that knows file and row adds them.
 """
 

@@ -160,7 +160,7 @@ def number(value: object, where: str) -> float:
 
 
 def bad_weight(found: str) -> RecordError:
-    """Say that a weight is none that a token can have."""
+    """The error for a weight that no token can have."""
     return RecordError("bad weight", found, hint=f"weights are numbers from 0 to {MOST}; scale them all down")
 
 

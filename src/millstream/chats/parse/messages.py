@@ -114,7 +114,7 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
 
 
 def unknown_role(name: object, where: str, how: Options) -> RecordError:
-    """Say which role is unknown."""
+    """The error for an unknown role."""
     return RecordError(
         UNKNOWN_ROLE,
         f"{where} is by {shown(name)}",
@@ -141,7 +141,7 @@ def conversation(
 
 
 def check_answer(messages: Sequence[Message], what: str) -> None:
-    """See that the assistant says something."""
+    """Refuse messages without one of the assistant."""
     if "assistant" not in [each.role for each in messages]:
         found = f"{what} has messages by {', '.join(dict.fromkeys(each.role for each in messages))} only"
         raise RecordError(NO_ASSISTANT, found, hint="there is nothing to learn from such a row: leave it out")

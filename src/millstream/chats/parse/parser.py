@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from millstream.chats.parse.formats import UNKNOWN, chat_format, detect
+from millstream.chats.parse.detect import UNKNOWN, chat_format, detect
 from millstream.chats.parse.messages import BESIDES
 from millstream.chats.parse.row_fields import MISSING, Options, Row, names_of, wrong
 from millstream.chats.parse.row_types import ChatRow

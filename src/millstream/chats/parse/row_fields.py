@@ -70,7 +70,7 @@ class Options:
 
 
 def wrong(where: str, value: object, wanted: str) -> RecordError:
-    """Say that a value has another type than the format wants.
+    """The error for a value of another type than the format wants.
 
     >>> print(wrong("messages[0].role", 7, "a string"))
     wrong type: messages[0].role is a JSON number: 7

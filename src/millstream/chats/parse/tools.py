@@ -81,7 +81,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def check_results(messages: Sequence[Message], *, calls_in_text: bool = False) -> None:
-    """See that every tool result answers a call of the assistant message before it.
+    """Check that every tool result answers a call of the assistant message before it.
 
     With `calls_in_text` that message need not list its calls: they may be spelled in its content.
     """

@@ -1,6 +1,6 @@
 """Conversations -> pieces, in the chat format that a model knows: a built-in format, or a jinja template in a sandbox.
 
-template.py   both behind one face: ChatTemplate
+template.py   one interface for both: ChatTemplate
 builtin.py    the built-in formats by name; each family has a file with functions that write pieces
 sheet.py      what these functions write on
 jinja.py      a jinja template, rendered with traced texts (traced.py) in a sandbox (sandbox.py)

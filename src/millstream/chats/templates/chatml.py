@@ -1,4 +1,4 @@
-"""ChatML, and the formats that dress their turns in the same way."""
+"""ChatML, and the formats that write turns in the same way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def chatml(sheet: Sheet) -> None:
     """Every role in a turn of its own."""
     for at, message in enumerate(sheet.messages):
         sheet.turn(f"{START}{message.role}\n", message.content, END, "\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant\n")
 
 
@@ -64,7 +64,7 @@ def phi4(sheet: Sheet) -> None:
     """Turns without line breaks, the role set apart by a token."""
     for at, message in enumerate(sheet.messages):
         sheet.turn(f"{START}{message.role}<|im_sep|>", message.content, END, "", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant<|im_sep|>")
 
 
@@ -74,5 +74,5 @@ def _later(sheet: Sheet, first: int, result: str, end_result: str) -> None:
         if message.role == "tool":
             head, end = head + result, end_result + end
         sheet.turn(head, message.content, end, "\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant\n")

@@ -1,6 +1,6 @@
-"""Does a template fit a tokenizer? Tried out on small conversations, before any data is touched.
+"""Does a template fit a tokenizer? Tested on small conversations, before any data is read.
 
-Each mistake that is looked for here trains a model on something else than what it will be asked for, without an error:
+Each of these mistakes trains a model on other text than inference asks for, without an error:
 a stop token that is never trained, a history that is rendered differently once it continues, two beginnings of text.
 """
 

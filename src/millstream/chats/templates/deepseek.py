@@ -47,7 +47,7 @@ def _deepseek(sheet: Sheet, *, mended: bool, prompt: str) -> None:
             after_result = False
     if after_result:
         sheet.put(OUTPUTS_END)
-    elif sheet.asked:
+    elif sheet.add_prompt:
         sheet.put(prompt)
 
 

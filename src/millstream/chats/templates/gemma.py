@@ -45,7 +45,7 @@ def _turns(sheet: Sheet, first: int) -> None:
         sheet.say(message.content.strip(), at)
         sheet.end(END, at)
         sheet.put("\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}model\n")
 
 
@@ -76,7 +76,7 @@ def gemma4(sheet: Sheet) -> None:
             sheet.end(END_TURN, at)
             sheet.put("\n", at)
         before, open_turn = message.role, bool(message.tool_calls)
-    if sheet.asked and not open_turn:
+    if sheet.add_prompt and not open_turn:
         sheet.put(f"{TURN}model\n" + ("" if thinking else f"{CHANNEL}thought\n{END_CHANNEL}"))
 
 

@@ -53,7 +53,7 @@ def glm4_moe(sheet: Sheet) -> None:
             if message.role == "user" and not thinks and not message.content.endswith("/nothink"):
                 sheet.put("/nothink", at)
     _finish(sheet)
-    if sheet.asked and not thinks:
+    if sheet.add_prompt and not thinks:
         sheet.put(f"\n{THINK}{END_THINK}")
 
 
@@ -71,7 +71,7 @@ def _finish(sheet: Sheet) -> None:
     last = len(sheet.messages) - 1
     if sheet.training and last >= 0 and sheet.messages[last].role == "assistant":
         sheet.put(OBSERVATION if sheet.messages[last].tool_calls else USER, last, Kind.stop)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(ASSISTANT)
 
 

@@ -49,8 +49,8 @@ def gpt_oss(sheet: Sheet) -> None:
         else:
             tool = None
             generated = sheet.training and sheet.keep
-            _answer(sheet, at, ends=generated or (at == len(sheet.messages) - 1 and not sheet.asked))
-    if sheet.asked:
+            _answer(sheet, at, ends=generated or (at == len(sheet.messages) - 1 and not sheet.add_prompt))
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant")
 
 

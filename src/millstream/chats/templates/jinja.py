@@ -15,7 +15,14 @@ from typing import Any
 
 from millstream.chats import Kind, Rendered
 from millstream.chats.parse import Conversation, Message, ToolCall
-from millstream.chats.templates.jinja_pieces import MARK_IT, Habits, KnownSpan, by_blocks, by_habit, pieces_between
+from millstream.chats.templates.jinja_pieces import (
+    MARK_IT,
+    KnownSpan,
+    TurnFormat,
+    by_blocks,
+    by_turn_format,
+    pieces_between,
+)
 from millstream.chats.templates.sandbox import Sandbox
 from millstream.chats.templates.traced import GENERATION, LOST, EndlessTemplate, Mark, spans_of, trace
 from millstream.errors import TemplateError
@@ -31,7 +38,7 @@ class JinjaTemplate:
         self._made_of = (source, bos, eos, date, training)
         self._render, self._marked = _compiled(source, date)
         self._tokens = {"bos_token": bos, "eos_token": eos}
-        self._habits: Habits | None = None
+        self._turn_format: TurnFormat | None = None
         if training and not self._marked:
             raise TemplateError('variant="training" with a jinja template that marks no answers', hint=MARK_IT)
 
@@ -65,15 +72,15 @@ class JinjaTemplate:
         ]
         if "assistant" not in roles:
             return pieces_between(text, data, roles)
-        habits = self._learned()
+        turns = self._learned()
         if self._marked:
             blocks = [span for span in spans if span.mark == GENERATION]
-            return pieces_between(text, by_blocks(text, data, blocks, roles, habits), roles, habits)
+            return pieces_between(text, by_blocks(text, data, blocks, roles, turns), roles, turns)
 
-        def tail(count: int, asked: bool) -> str:  # noqa: FBT001 - as it is called
-            return self._tail(conversation, count, asked=asked)
+        def tail(count: int, with_prompt: bool) -> str:  # noqa: FBT001 - as it is called
+            return self._tail(conversation, count, with_prompt=with_prompt)
 
-        return pieces_between(text, by_habit(text, data, roles, habits, tail), roles, habits)
+        return pieces_between(text, by_turn_format(text, data, roles, turns, tail), roles, turns)
 
     def _text(self, conversation: Conversation, *, add_generation_prompt: bool) -> str:
         tools = trace(conversation.tools, Mark(-1, Kind.scaffold))
@@ -96,27 +103,28 @@ class JinjaTemplate:
         except TemplateError:
             return []
 
-    def _learned(self) -> Habits:
-        """The habits of this template, learned once."""
-        if self._habits is None:
+    def _learned(self) -> TurnFormat:
+        """What this template writes round an answer, learned once."""
+        if self._turn_format is None:
             try:
-                bare, asked = (self._tail(Conversation(_PROBE), 1, asked=asked) for asked in (False, True))
-                end = self._tail(Conversation(_PROBE), 2, asked=False)
+                bare = self._tail(Conversation(_PROBE), 1, with_prompt=False)
+                between = self._tail(Conversation(_PROBE), 1, with_prompt=True)
+                end = self._tail(Conversation(_PROBE), 2, with_prompt=False)
             except TemplateError as error:
                 if self._marked:
-                    return Habits("", "", ())
+                    return TurnFormat("", "", ())
                 raise TemplateError(
                     f"where an answer ends cannot be learned, as a small conversation fails: {error.message}",
                     hint=MARK_IT,
                 ) from error
             ends = dict.fromkeys(filter(None, (end, end.removesuffix(self._tokens["eos_token"]))))
-            self._habits = Habits(asked, asked.removeprefix(bare), tuple(ends))
-        return self._habits
+            self._turn_format = TurnFormat(between, between.removeprefix(bare), tuple(ends))
+        return self._turn_format
 
-    def _tail(self, conversation: Conversation, count: int, *, asked: bool) -> str:
+    def _tail(self, conversation: Conversation, count: int, *, with_prompt: bool) -> str:
         """What follows the last text of the first so many messages."""
         shorter = replace(conversation, messages=conversation.messages[:count])
-        text = self._text(shorter, add_generation_prompt=asked)
+        text = self._text(shorter, add_generation_prompt=with_prompt)
         last = max((span.stop for span in spans_of(text) if span.mark != GENERATION), default=0)
         return str.__getitem__(text, slice(last, None))
 

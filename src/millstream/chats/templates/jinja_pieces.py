@@ -1,6 +1,6 @@
-"""Where the texts of the data lie in a rendered text -> what every stretch of it is.
+"""Rendered text and the spans of it that are known -> pieces.
 
-A `Cut` is a stretch that is known; what lies between cuts is scaffold.
+What lies between known spans is scaffold.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class KnownSpan(NamedTuple):
     given: bool
 
 
-class Habits(NamedTuple):
+class TurnFormat(NamedTuple):
     """What a template writes round an answer."""
 
     between: str  # all that lies between a question and its answer
@@ -38,7 +38,7 @@ class Habits(NamedTuple):
     def turn_ends(self) -> tuple[str, ...]:
         """What ends a turn, of a question or of an answer.
 
-        >>> Habits("<|end|>\\n<|assistant|>\\n", "<|assistant|>\\n", ("<|end|>",)).turn_ends
+        >>> TurnFormat("<|end|>\\n<|assistant|>\\n", "<|assistant|>\\n", ("<|end|>",)).turn_ends
         ('<|end|>\\n', '<|end|>')
         """
         return (self.between.removesuffix(self.prompt), *self.ends)
@@ -49,7 +49,7 @@ Tail: TypeAlias = Callable[[int, bool], str]
 
 
 def by_blocks(
-    text: str, data: Sequence[KnownSpan], blocks: Sequence[TracedSpan], roles: Sequence[str], habits: Habits
+    text: str, data: Sequence[KnownSpan], blocks: Sequence[TracedSpan], roles: Sequence[str], turns: TurnFormat
 ) -> list[KnownSpan]:
     """What lies in a `generation` block is the assistant's, and only that."""
     cuts: list[KnownSpan] = []
@@ -72,14 +72,16 @@ def by_blocks(
         if inside:
             opening = _opening(text[block.start : inside[0].start], inside[0].kind)
             cuts.append(KnownSpan(block.start, inside[0].start, opening, message, False))
-        end = _end(text[stop : block.stop], habits) if inside and inside[-1].kind == Kind.tool_call else 0
+        end = _end(text[stop : block.stop], turns) if inside and inside[-1].kind == Kind.tool_call else 0
         cuts.append(KnownSpan(stop, stop + end, Kind.tool_call, message, False))
         cuts.append(KnownSpan(stop + end, block.stop, Kind.stop, message, False))
     return cuts
 
 
-def by_habit(text: str, data: Sequence[KnownSpan], roles: Sequence[str], habits: Habits, tail: Tail) -> list[KnownSpan]:
-    """An answer reaches from the end of the prompt to the end of its turn: by habit, else by a shorter rendering."""
+def by_turn_format(
+    text: str, data: Sequence[KnownSpan], roles: Sequence[str], turns: TurnFormat, tail: Tail
+) -> list[KnownSpan]:
+    """An answer reaches from the end of the prompt to the end of its turn: by format, else by a shorter rendering."""
     cuts = list(data)
     before = 0
     runs = list(_runs(data))
@@ -88,26 +90,26 @@ def by_habit(text: str, data: Sequence[KnownSpan], roles: Sequence[str], habits:
         after = runs[at + 1][0].start if at + 1 < len(runs) else len(text)
         if _role(roles, run[0]) == "assistant":
             cuts += _between(run)
-            cuts += _prompted(text, before, run[0], habits, tail)
+            cuts += _prompted(text, before, run[0], turns, tail)
             if last[run[0].message] == at:
-                cuts += _ended(text, run[-1], after, habits, tail)
+                cuts += _ended(text, run[-1], after, turns, tail)
         before = run[-1].stop
     return cuts
 
 
 def pieces_between(
-    text: str, cuts: Sequence[KnownSpan], roles: Sequence[str], habits: Habits | None = None
+    text: str, cuts: Sequence[KnownSpan], roles: Sequence[str], turns: TurnFormat | None = None
 ) -> Rendered:
-    """Put cuts in order, and scaffold between them: the end of a turn belongs to the message before it, if the habits
-    tell where it ends, and the rest to the message after it."""
+    """Put cuts in order, and scaffold between them: the end of a turn belongs to the message before it, if the turn
+    format tells where it ends, and the rest to the message after it."""
     made: Rendered = []
     at, message = 0, -1
     for cut in sorted(cut for cut in cuts if cut.start < cut.stop):
         if cut.start < at:
             raise TemplateError(f"message {cut.message}: its parts cannot be told apart", hint=MARK_IT)
         end = at
-        if habits is not None and -1 < message != cut.message:
-            end += max(len(each) * text.startswith(each, at, cut.start) for each in habits.turn_ends)
+        if turns is not None and -1 < message != cut.message:
+            end += max(len(each) * text.startswith(each, at, cut.start) for each in turns.turn_ends)
         for start, stop, owner in ((at, end, message), (end, cut.start, cut.message)):
             if start < stop:
                 made.append(_piece(text, KnownSpan(start, stop, Kind.scaffold, owner, False), roles))
@@ -144,13 +146,13 @@ def _between(run: Sequence[KnownSpan]) -> Iterator[KnownSpan]:
         yield KnownSpan(left.stop, right.start, kind, left.message, False)
 
 
-def _prompted(text: str, before: int, first: KnownSpan, habits: Habits, tail: Tail) -> Iterator[KnownSpan]:
+def _prompted(text: str, before: int, first: KnownSpan, turns: TurnFormat, tail: Tail) -> Iterator[KnownSpan]:
     """What stands between the prompt and the first text: an opening tag, a space, or an empty block of reasoning."""
     gap = text[before : first.start]
-    if gap.startswith(habits.between):
-        length = len(habits.between)
-    elif habits.prompt:
-        length = gap.rfind(habits.prompt) + len(habits.prompt) if habits.prompt in gap else 0
+    if gap.startswith(turns.between):
+        length = len(turns.between)
+    elif turns.prompt:
+        length = gap.rfind(turns.prompt) + len(turns.prompt) if turns.prompt in gap else 0
     else:
         end = tail(first.message, True)
         length = len(end) if gap.startswith(end) else 0
@@ -163,12 +165,12 @@ def _opening(opening: str, kind: Kind) -> Kind:
     return Kind.reasoning if kind == Kind.content and opening.strip() else kind
 
 
-def _ended(text: str, last: KnownSpan, after: int, habits: Habits, tail: Tail) -> Iterator[KnownSpan]:
+def _ended(text: str, last: KnownSpan, after: int, turns: TurnFormat, tail: Tail) -> Iterator[KnownSpan]:
     """The end of a turn: what closes a tool call, what ends the answer."""
-    if not habits.ends:
+    if not turns.ends:
         return
     rest = text[last.stop : after]
-    for end in habits.ends:
+    for end in turns.ends:
         found = rest.find(end) if last.kind == Kind.tool_call and end.strip() else -1 + rest.startswith(end)
         if found >= 0:
             start, stop = last.stop + found, last.stop + found + len(end.rstrip())
@@ -181,14 +183,14 @@ def _ended(text: str, last: KnownSpan, after: int, habits: Habits, tail: Tail) -
         yield KnownSpan(last.stop, last.stop + len(end), Kind.stop, last.message, False)
         return
     raise TemplateError(
-        f"message {last.message}: where its turn ends cannot be told: {rest[:40]!r} follows it, not {habits.ends[0]!r}",
+        f"message {last.message}: where its turn ends cannot be told: {rest[:40]!r} follows it, not {turns.ends[0]!r}",
         hint=MARK_IT,
     )
 
 
-def _end(rest: str, habits: Habits) -> int:
+def _end(rest: str, turns: TurnFormat) -> int:
     """Where the end of a turn begins in what follows a tool call."""
-    return next((rest.rfind(end) for end in habits.ends if end.strip() and end in rest), 0)
+    return next((rest.rfind(end) for end in turns.ends if end.strip() and end in rest), 0)
 
 
 def _first_answer(roles: Sequence[str]) -> int:

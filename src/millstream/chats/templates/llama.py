@@ -49,7 +49,7 @@ def llama3(sheet: Sheet) -> None:
         sheet.put(sheet.bos)
     for at, message in enumerate(sheet.messages):
         sheet.turn(f"{OPEN}{message.role}{CLOSE}\n\n", message.content.strip(), EOT, "", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{OPEN}assistant{CLOSE}\n\n")
 
 
@@ -76,7 +76,7 @@ def llama31(sheet: Sheet) -> None:
             sheet.turn(f"{OPEN}ipython{CLOSE}\n\n", as_json(message.content), EOT, "", at)
         else:
             sheet.turn(f"{OPEN}{message.role}{CLOSE}\n\n", message.content.strip(), EOT, "", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{OPEN}assistant{CLOSE}\n\n")
 
 
@@ -106,7 +106,7 @@ def llama4(sheet: Sheet) -> None:
             sheet.turn(f"{OPEN4}ipython{CLOSE4}\n\n", as_json(message.content), EOT4, "", at)
         else:
             sheet.turn(f"{OPEN4}{message.role}{CLOSE4}\n\n", message.content, EOT4, "", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{OPEN4}assistant{CLOSE4}\n\n")
 
 

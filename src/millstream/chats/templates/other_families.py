@@ -18,7 +18,7 @@ def phi3(sheet: Sheet) -> None:
     sheet.put(sheet.bos)
     for at, message in enumerate(sheet.messages):
         sheet.turn(f"<|{message.role}|>\n", message.content, "<|end|>", "\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("<|assistant|>\n")
 
 
@@ -27,7 +27,7 @@ def phi35(sheet: Sheet) -> None:
     for at, message in enumerate(sheet.messages):
         if message.role != "system" or message.content:
             sheet.turn(f"<|{message.role}|>\n", message.content, "<|end|>", "\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("<|assistant|>\n")
 
 
@@ -38,7 +38,7 @@ def zephyr(sheet: Sheet) -> None:
         sheet.say(message.content, at)
         sheet.end(sheet.eos, at)
         sheet.put("\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("<|assistant|>\n")
 
 
@@ -59,7 +59,7 @@ def vicuna(sheet: Sheet) -> None:
             sheet.put(" ", at, Kind.content)
             sheet.say(message.content, at)
             sheet.put(sheet.eos, at, Kind.stop)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("ASSISTANT:")
 
 
@@ -78,7 +78,7 @@ def alpaca(sheet: Sheet) -> None:
             sheet.put("### Response:\n", at)
             sheet.say(message.content, at)
             sheet.put(sheet.eos, at, Kind.stop)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("\n\n### Response:\n")
 
 
@@ -90,7 +90,7 @@ def cohere(sheet: Sheet) -> None:
         text = message.content if message.role == "system" else message.content.strip()
         head = f"<|START_OF_TURN_TOKEN|><|{_COHERE[message.role]}_TOKEN|>"
         sheet.turn(head, text, "<|END_OF_TURN_TOKEN|>", "", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put("<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>")
 
 
@@ -100,7 +100,7 @@ def granite3(sheet: Sheet) -> None:
         if at == int(sheet.system_first()):
             _granite_tools(sheet)
         sheet.turn(f"{_GRANITE_ROLE}{message.role}{_GRANITE_TEXT}", message.content, GRANITE_END, "\n", at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{_GRANITE_ROLE}assistant{_GRANITE_TEXT}")
 
 

@@ -33,7 +33,7 @@ def qwen25(sheet: Sheet) -> None:
             sheet.say(message.content, at)
             _tool_calls(sheet, at, apart=bool(message.content))
             _close(sheet, at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant\n")
 
 
@@ -57,7 +57,7 @@ def qwen3(sheet: Sheet) -> None:
                 sheet.say(content, at)
             _tool_calls(sheet, at, apart=bool(content))
             _close(sheet, at)
-    if sheet.asked:
+    if sheet.add_prompt:
         sheet.put(f"{START}assistant\n")
         if sheet.kwargs.get("enable_thinking") is False:
             sheet.put(_EMPTY_THOUGHT)

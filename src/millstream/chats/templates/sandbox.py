@@ -60,7 +60,7 @@ _Made = TypeVar("_Made")
 
 
 def safely(action: Callable[[], _Made]) -> _Made:
-    """Do what a template says; whatever goes wrong is a TemplateError."""
+    """Run an action of a template; every failure is a TemplateError."""
     try:
         return action()
     except TemplateError:

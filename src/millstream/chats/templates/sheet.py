@@ -29,7 +29,7 @@ class Sheet:
     date: date | None
     training: bool  # the variant whose rendering of a turn does not depend on the turns after it
     keep: bool  # reasoning of earlier turns stays
-    asked: bool  # end with the prompt for the next answer
+    add_prompt: bool  # end with the prompt for the next answer
     pieces: Rendered = field(default_factory=list)
 
     def put(self, text: str, at: int = -1, kind: Kind = Kind.scaffold, *, given: bool = False) -> None:
@@ -91,7 +91,7 @@ class Sheet:
         return TemplateError(f"message {at}: {what}", hint=hint)
 
     def alternate(self, first: int) -> None:
-        """See that user and assistant take turns from message `first` on, tool calls and results aside."""
+        """Check that user and assistant alternate from message `first` on, tool calls and results aside."""
         user = True
         for at, message in enumerate(self.messages[first:], first):
             if message.role == "tool" or message.tool_calls:

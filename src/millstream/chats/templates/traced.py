@@ -1,4 +1,4 @@
-"""A text that knows where its characters come from, through whatever a template does to it.
+"""Text whose characters keep their origin through everything that a template does to it.
 
 A jinja template trims, splits, tests and joins the texts that it is given. `Traced` is a `str` that does the same
 things to the same effect and keeps its spans: [start, stop) came from that part of that message. What cannot be

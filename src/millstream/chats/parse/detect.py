@@ -1,4 +1,4 @@
-"""The format of a row by its fields. What could be two things is an error that names them, never a guess."""
+"""The format of a row by its fields. A row that fits two formats is an error that names both, never a guess."""
 
 from __future__ import annotations
 
