@@ -40,8 +40,8 @@ _log = logging.getLogger("millstream.chats")
 class Encoded:
     """The result for some rows: for each the rows for the store, several if it was split, none if it was left out.
 
-    A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept, and then
-    `changes` says what of it was lost.
+    A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept. Of kept
+    rows, `changes` says what was lost.
     """
 
     rows: list[list[Supervised]]

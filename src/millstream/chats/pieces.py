@@ -6,8 +6,8 @@
     "\\n"                        scaffold, message 1
 
 A template renders a conversation into pieces, which only say where each text comes from; masks.py decides later which
-are trained. `Pieces` holds many rows as arrays with their text end to end, so that a batch is encoded without a step
-of Python for each piece. `Supervised` is the result.
+are trained. `Pieces` holds many rows as arrays with their text end to end: a batch is encoded without a step of
+Python for each piece. `Supervised` is the result.
 """
 
 from __future__ import annotations

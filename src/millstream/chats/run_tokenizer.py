@@ -1,7 +1,7 @@
 """The text of a batch -> its tokens, and the bytes that each covers.
 
-Where a tokenizer gives the same ids for runs between control strings as for the text as a whole, which is tested on
-examples, all runs of a batch are encoded in one call; otherwise its own library encodes row by row.
+All runs between control strings are encoded in one call, if the tokenizer gives them the same ids as the text as a
+whole. This is tested on examples; a tokenizer that fails them encodes row by row with its own library.
 """
 
 from __future__ import annotations

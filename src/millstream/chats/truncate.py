@@ -1,7 +1,7 @@
 """Rows that are too long -> shorter rows. Weights are decided before, so no answer here trains more than the row.
 
 An exchange is a message of the user and all that answers it: calls, results, texts. `turns` and `split` keep exchanges
-whole and the system prompt with them, so that no answer is cut and no tool result stands without its call. Two answers
+whole and the system prompt with them: no answer is cut, and no tool result lacks its call. Two answers
 to one prompt are shortened together: the prompt is cut first and once, so it is the same on both sides.
 """
 

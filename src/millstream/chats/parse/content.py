@@ -1,7 +1,7 @@
 """Contents of messages: typed parts, the media that placeholders stand for, and flags that become weights.
 
 Media references are kept as they are: nothing is opened. For each kind, all of them stand in the typed parts or all in
-a column of the row, and there are as many as there are placeholders.
+a column of the row. There are as many as there are placeholders.
 
 Of the training flags, `weight` and `loss_scale` are numbers; `train`, `training` and `loss` say yes or no, `masked`
 says the opposite; `training_detail` (or `train_detail`) lists stretches by character, the last one included.

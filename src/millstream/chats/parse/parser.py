@@ -31,7 +31,7 @@ EXAMPLE_ROW = '{"messages": [{"role": "user", "content": "…"}, …]}'
 class RowParser:
     """Reads the rows of one file, which all have one format: `format`, or that of the first row.
 
-    Parsers that read parts of one file all get the format of its first row, so the result for a row does not depend on
+    Parsers that read parts of one file all get the format of its first row. So the result for a row does not depend on
     where the file was cut.
 
     >>> parser = RowParser()

@@ -1,7 +1,7 @@
 """A jinja template -> pieces: the texts of the data are known by their spans, the rest is the template's.
 
 Where the template has `generation` blocks, they say what the assistant writes. Where it has none, an answer reaches
-from the end of the generation prompt to the end of its turn, and both are learned from a small conversation.
+from the end of the generation prompt to the end of its turn. Both are learned from a small conversation.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805 - as in jinja2
-        """Follow texts through the methods of texts, and keep those from making giants."""
+        """Trace texts through the methods of `str`, and refuse calls that make giant texts."""
         owner, name = getattr(__obj, "__self__", None), getattr(__obj, "__name__", "")
         if isinstance(owner, str) and name in _METHODS:
             wide = name in _PADDING and args and isinstance(args[0], int) and args[0] > _WIDEST
@@ -260,7 +260,7 @@ def _repeated(sequence: Any, times: Any) -> int:
 
 
 def _filters() -> dict[str, Any]:
-    """All filters by name; those that can make giants or differ from run to run are not among them."""
+    """All filters by name; without those that make giant texts or are not deterministic."""
     known = {name: _tracing(name, each) for name, each in FILTERS.items() if name not in _LEFT_OUT}
     return known | {"tojson": _tojson, "join": _join, "replace": _replace, "format": _format, "indent": _indent}
 
