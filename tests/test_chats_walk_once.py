@@ -18,7 +18,8 @@ import pytest
 
 from chats.chatml import bpe
 from millstream import ConversationDataLoader, prepare
-from millstream.chats import ChatSettings, DecidedChat, Encoder
+from millstream.chats import ChatSettings, DecidedChat
+from millstream.chats.encode import Encoder
 from millstream.loaders.chat_keywords import chat_settings
 from millstream.preparation import Job, make_part
 from millstream.preparation.part import encode_part

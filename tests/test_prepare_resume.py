@@ -36,7 +36,8 @@ from millstream.records import Recipe
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from millstream.tokens import BPETokenizer, CharTokenizer
-from millstream.chats import ChatSettings, ChatTemplate, Limit
+from millstream.chats import ChatSettings, Limit
+from millstream.chats.templates import ChatTemplate
 
 source, output, cache, steps, workers, deadline = sys.argv[1:]
 left = int(deadline)

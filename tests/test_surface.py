@@ -218,7 +218,7 @@ def test_each_optional_library_is_imported_in_its_own_files_only(package: str) -
         "rich": {"cli/terminal.py", "cli/progress.py", "cli/watch.py"},
         "ray": {"preparation/ray.py"},
         "datasets": set(),
-        "jinja2": {"chats/sandbox.py", "chats/filters.py"},
+        "jinja2": {"chats/templates/sandbox.py"},
     }
     pattern = re.compile(rf"^\s*(?:import|from) {package}\b", flags=re.MULTILINE)
     source = ROOT / "src/millstream"

@@ -22,7 +22,7 @@ __getattr__, __dir__, __all__ = lazy(
         "api": "PrepareReport load prepare",
         "batches": "BatchPool BatchQueue CompletionTracker SelfPlayBatch Topology TrainingBatch check_isolation "
         "distribute register_balancer",
-        "chats": "ChatTemplate",
+        "chats.templates": "ChatTemplate",
         "errors": "BatchError BudgetError BusyError ClosedError CompressionError FingerprintError LoaderError "
         "LossWarning MillstreamError MissingExtra OrderError QueueClosed RecipeError RecordError "
         "SourceError StageError StateError Stopped StoreError TemplateError TokenizerError UnknownLength "

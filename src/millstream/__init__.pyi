@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from millstream.batches import check_isolation as check_isolation
     from millstream.batches import distribute as distribute
     from millstream.batches import register_balancer as register_balancer
-    from millstream.chats import ChatTemplate as ChatTemplate
+    from millstream.chats.templates import ChatTemplate as ChatTemplate
     from millstream.errors import BatchError as BatchError
     from millstream.errors import BudgetError as BudgetError
     from millstream.errors import BusyError as BusyError

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 import tokenizers
 
-from millstream.chats import Boundary, Encoder, Kind, Piece, Rendered
+from millstream.chats import Boundary, Kind, Piece, Rendered
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Conversation, Message
-from millstream.chats.plain import with_control_tokens
-from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer, with_control_tokens
 
 START, END = "<|im_start|>", "<|im_end|>"
 THINK = ("<think>", "</think>")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe, metaspace
 from laws import examples
-from millstream.chats import ChatSettings, ChatTemplate, Encoder, Limit, Policy, Supervised
-from millstream.chats.answers import RIGHT, STEP_END, WRONG, encode_kind
-from millstream.chats.encode import Encoded
-from millstream.chats.kinds import RowKind
+from millstream.chats import ChatSettings, Limit, Policy, Supervised
+from millstream.chats.answers import RIGHT, STEP_END, WRONG, RowKind, encode_kind
+from millstream.chats.encode import Encoded, Encoder
 from millstream.chats.parse import ChatRow, Completion, Judged, Message, Preference, Stepwise
+from millstream.chats.templates import ChatTemplate
 from millstream.tokens import Tokenizer
 
 texts = st.text("ab ?\n🙂é", max_size=40)

@@ -9,9 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from chats.chatml import END, START, ChatML, bpe, talk
-from millstream.chats import ChatSettings, ChatTemplate, Choice, Encoder, Kind, Policy, Rendered
-from millstream.chats.builtin.table import BUILTINS
+from millstream.chats import ChatSettings, Choice, Kind, Policy, Rendered
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Conversation
+from millstream.chats.templates import ChatTemplate
+from millstream.chats.templates.builtin import BUILTINS
 from millstream.errors import TemplateError, TokenizerError
 from millstream.tokens import BPETokenizer, CharTokenizer
 

@@ -11,7 +11,7 @@ import pytest
 import tokenizers
 
 from chats.chatml import END, START, ChatML, bpe, byte_level, metaspace, random_talks
-from millstream.chats import Encoder
+from millstream.chats.encode import Encoder
 from millstream.tokens import BPETokenizer, Tokenizer
 
 KINDS: dict[str, Callable[[], Tokenizer]] = {

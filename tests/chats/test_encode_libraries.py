@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from chats.chatml import END, START, ChatML, random_talks, talk
-from millstream.chats import Encoder
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Completion
-from millstream.chats.shown import show
+from millstream.chats.show import show
 from millstream.tokens import load_tokenizer
 from tokens.vocabularies import gpt2_encoding
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chats.chatml import bpe
 from laws import examples
-from millstream.chats import exploded
+from millstream.chats.block import exploded
 from millstream.chats.parse import Conversation, Message
 from millstream.errors import RecipeError
 from millstream.loaders.chat_keywords import chat_settings

@@ -16,9 +16,9 @@ from command import Run
 from millstream import lint
 from millstream.chats import Supervised, encode_block
 from millstream.chats.block import EncodedBlock
-from millstream.chats.lint.rules import TokenFacts, token_faults
+from millstream.chats.lint_rules import TokenFacts, token_faults
 from millstream.chats.parse import Conversation, Message, RowParser
-from millstream.chats.parse.conversation import Stretch
+from millstream.chats.parse.row_types import Stretch
 from millstream.cli.main import main
 from millstream.errors import MillstreamError, RecipeError, TokenizerError
 from millstream.loaders import RawSettings, prepared_chat
@@ -130,10 +130,9 @@ def test_chunks_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     rows = [*GOOD, {"messages": []}, *GOOD, messages(("user", "a"), ("assistant", ""), id=1)] * 20
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     whole = lint(tmp_path / "a.jsonl", **HOW)
-    from millstream.chats.lint import files
     from millstream.sources import Reading
 
-    monkeypatch.setattr(files, "Reading", lambda **given: Reading(**given, chunk_bytes=500))
+    monkeypatch.setattr("millstream.chats.lint.Reading", lambda **given: Reading(**given, chunk_bytes=500))
 
     assert lint(tmp_path / "a.jsonl", **HOW) == whole
     assert found(whole, "duplicate").rows == 200 - 20 - 5
@@ -329,7 +328,7 @@ def test_lint_tells_of_every_row_that_a_loader_refuses_or_leaves_out(
     assert sum(finding.rows for finding in report.findings if finding.severity != "note") >= lost
     if not made.bad:
         errors = {finding.kind for finding in report.findings if finding.severity == "error"}
-        assert errors <= {"same answers", "stop not learned"}  # what a loader takes, and nobody should train on
+        assert errors <= {"same answers", "stop not learned"}  # what a loader takes, but no training should use
 
 
 def loaded(rows: list[dict[str, Any]], how: dict[str, Any]) -> EncodedBlock:

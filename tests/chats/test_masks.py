@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chats.chatml import ATOMS, END, START, ChatML, bpe, byte_level, composing, encoder, metaspace, talk
-from millstream.chats import Boundary, Encoder, Kind, Policy, Supervised
+from millstream.chats import Boundary, Kind, Policy, Supervised
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Completion, Conversation, Message, ToolCall
-from millstream.chats.parse.conversation import Stretch
-from millstream.chats.shown import show
+from millstream.chats.parse.row_types import Stretch
+from millstream.chats.show import show
 from millstream.errors import RecipeError, RecordError
 from millstream.tokens import BPETokenizer, Tokenizer
 

@@ -15,16 +15,17 @@ from chats.chatml import END, START, ChatML, bpe, byte_level, encoder, metaspace
 from loaders.conversations import Tap
 from loaders.samples import ran
 from millstream import TokenStoreWriter, TrainingBatch
-from millstream.chats import ChatTemplate, Encoder, Kind, Limit, Supervised
-from millstream.chats.builtin.table import BUILTINS
-from millstream.chats.pairs import Pair, PairLimit, fit_pair
+from millstream.chats import Kind, Limit, Supervised
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Completion, Conversation, Document, Message, Tokens
 from millstream.chats.parse.parser import parse_row
-from millstream.chats.plain import with_control_tokens
-from millstream.chats.shown import show
+from millstream.chats.show import show
+from millstream.chats.templates import ChatTemplate
+from millstream.chats.templates.builtin import BUILTINS
+from millstream.chats.truncate import Pair, PairLimit, fit_pair
 from millstream.errors import LoaderError, TemplateError
 from millstream.loaders import ConversationDataLoader, member
-from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer, with_control_tokens
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 
 
@@ -138,7 +139,7 @@ def test_a_tokenizer_without_places_needs_split_boundaries() -> None:
 
 
 def test_added_words_stay_words() -> None:
-    """Words that somebody added to a vocabulary are no control strings: texts of the data keep them."""
+    """Words that were added to a vocabulary are no control strings: texts of the data keep them."""
     trained = tokenizers.Tokenizer.from_str(bpe().adapted.definition)
     trained.add_tokens(["chromosome", "        "])
     encoder = Encoder(load_tokenizer(trained), ChatML())
@@ -185,9 +186,9 @@ def test_the_end_of_a_turn_is_never_trained(name: str) -> None:
 def test_a_stop_token_belongs_to_the_next_turn(name: str) -> None:
     """Where the header of the next turn ends an answer, the answer is trained on it, and the question is not.
 
-    Behind the last answer there is no such header but in the training variant: the other one is refused.
+    After the last answer there is no such header but in the training variant: the other one is refused.
     """
-    with pytest.raises(TemplateError, match=r"never learn to stop|once the conversation goes on") as caught:
+    with pytest.raises(TemplateError, match=r"never learn to stop|once the conversation continues") as caught:
         Encoder(BPETokenizer.train(["a"], vocab_size=260), ChatTemplate.of(name), add_control_tokens=True)
     assert caught.value.hint and 'variant="training"' in caught.value.hint
     pieces = ChatTemplate.of(name, variant="training").render(talk("a", "b", "c", "d"))
@@ -200,7 +201,7 @@ def test_a_stop_token_belongs_to_the_next_turn(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["qwen3", "glm4-moe", "deepseek-r1"])
 def test_messages_that_are_rendered_one_by_one_are_not_the_conversation(name: str) -> None:
-    """A conversation is rendered once, whole; the training variant leaves what was there as it was when it goes on."""
+    """A conversation is rendered once, whole; the training variant keeps what was there when it continues."""
     template = ChatTemplate.of(name, variant="training")
     messages = (
         Message("user", "a"),
@@ -264,7 +265,7 @@ def test_packed_conversations_see_each_other(tmp_path: Path) -> None:
 
 
 def test_a_packed_batch_is_fed_to_attention_that_cannot_isolate(tmp_path: Path) -> None:
-    """It has no mask of ones that would let everything see everything; who wants that must say so."""
+    """It has no mask of ones that would let everything see everything; it has to be asked for."""
     assert packed_batch(tmp_path).attention_mask is None
     with pytest.raises(LoaderError, match="isolation"):
         packed_batch(tmp_path / "other", isolation="hope")

@@ -12,8 +12,8 @@ import pytest
 
 from millstream import ChatTemplate, TemplateError
 from millstream.chats import Kind, Rendered
-from millstream.chats.builtin.table import ALIASES, BUILTINS
 from millstream.chats.parse import Conversation, Message, ToolCall
+from millstream.chats.templates.builtin import ALIASES, BUILTINS
 
 JINJA = "{% for m in messages %}{{ bos_token }}{{ m.role }}: {{ m.content }}{{ eos_token }}{% endfor %}"
 CHAT = Conversation((Message("user", "u"), Message("assistant", "a")))

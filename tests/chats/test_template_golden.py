@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from chats.talk import of_row
-from millstream.chats import ChatTemplate
 from millstream.chats.parse import Conversation, Message
+from millstream.chats.templates import ChatTemplate
 from oracles.chats import TODAY
 
 GOLDEN: dict[str, list[dict[str, Any]]] = json.loads(

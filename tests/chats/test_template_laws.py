@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chats.talk import FORMS, TEXTS, conversations
-from millstream.chats import ChatTemplate, Kind, Rendered, Variant
-from millstream.chats.builtin.table import BUILTINS
+from millstream.chats import Kind, Rendered
 from millstream.chats.parse import Conversation, Message, ToolCall
+from millstream.chats.templates import ChatTemplate, Variant
+from millstream.chats.templates.builtin import BUILTINS
 from millstream.errors import TemplateError
 
 ROUNDS = 60

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.chats import Kind
-from millstream.chats.traced import LOST, Mark, Span, Traced, joined, spans_of
+from millstream.chats.templates.traced import LOST, Mark, Traced, TracedSpan, joined, spans_of
 
 MINE = Mark(0, Kind.content)
 TEXTS = st.text(" abİß\n\t", max_size=12)
@@ -31,7 +31,7 @@ CALLS: dict[str, st.SearchStrategy[tuple[Any, ...]]] = {
 
 
 def traced(text: str) -> Traced:
-    return Traced(text, [Span(0, len(text), MINE)])
+    return Traced(text, [TracedSpan(0, len(text), MINE)])
 
 
 def flat(made: Any) -> list[str]:

@@ -23,7 +23,8 @@ from hypothesis import strategies as st
 from chats.chatml import bpe
 from laws import Row
 from millstream import TrainingBatch
-from millstream.chats import Encoder, Limit
+from millstream.chats import Limit
+from millstream.chats.encode import Encoder
 from millstream.chats.parse.parser import parse_row
 from millstream.loaders import ChatKeywords, ConversationDataLoader, growth, member
 from millstream.loaders.chat_keywords import chat_settings

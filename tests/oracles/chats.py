@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from chats.talk import FORMS, Form, conversations
-from millstream.chats import ChatTemplate, HistoryReasoning, Variant
 from millstream.chats.parse import Conversation, Message
+from millstream.chats.templates import ChatTemplate, HistoryReasoning, Variant
 
 TODAY = date(2026, 3, 9)
 

@@ -16,12 +16,13 @@ import pytest
 
 from chats.chatml import END, JINJA, START, ChatML, bpe, random_talks
 from chats.talk import FORMS, conversations
-from millstream.chats import Boundary, ChatTemplate, Encoder, Kind, Limit, Policy, Supervised, encode_block
-from millstream.chats.builtin.table import BUILTINS
+from millstream.chats import Boundary, Kind, Limit, Policy, Supervised, encode_block
+from millstream.chats.encode import Encoder
 from millstream.chats.parse import Conversation, Message, RowParser
-from millstream.chats.plain import with_control_tokens
+from millstream.chats.templates import ChatTemplate
+from millstream.chats.templates.builtin import BUILTINS
 from millstream.sources import Record, RecordBlock
-from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer
+from millstream.tokens import BPETokenizer, Tokenizer, load_tokenizer, with_control_tokens
 from oracles.asked import asked
 from oracles.chats import ORIGINALS, Original, rendered
 from oracles.test_vocabularies import Vocabulary, fetch

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from chats.talk import FORMS, conversations
-from millstream.chats import ChatTemplate, Kind, Rendered
+from millstream.chats import Kind, Rendered
 from millstream.chats.parse import Conversation
+from millstream.chats.templates import ChatTemplate
 from millstream.errors import TemplateError
 from oracles.asked import asked as asked_for
 from oracles.chats import ORIGINALS, TODAY, Original, rendered, source

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xxhash
 
-from millstream.chats.parse.weights import MOST
+from millstream.chats.parse.content import MOST
 from millstream.storage import decompress
 from millstream.store import WEIGHTS, TokenStore, TokenStoreWriter
 from store.samples import read_back, snapshot, write_store

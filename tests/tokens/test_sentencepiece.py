@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from millstream.errors import TokenizerError
-from millstream.tokens import TiktokenTokenizer, encode_flat, join_texts, load_tokenizer
+from millstream.tokens import encode_flat, join_texts, load_tokenizer
 from millstream.tokens.flat import split_ids
+from millstream.tokens.tiktoken import TiktokenTokenizer
 from tokens.vocabularies import gpt2_encoding, gpt2_ranks
 
 TEXTS = ["the mill by the stream grinds the grain", "世界 é  two  spaces ", "", "<s> is text </s>", "x\ny\tz"]

@@ -1,17 +1,17 @@
 """Conversations -> text in pieces -> ids and weights.
 
-template.py   a conversation in the format that a model knows: ChatTemplate
-builtin/      the formats that have a name
-jinja.py      any other, in a sandbox
-rendered.py   what comes out of them: pieces that know where they come from
+parse/        rows of fine-tuning files become conversations
+templates/    a conversation becomes pieces, in the format that a model knows: ChatTemplate
+pieces.py     what flows: pieces that know where they come from, rows of weighted tokens
 masks.py      which pieces are trained, and how much
 encode.py     pieces and weights become tokens and weights, many rows at once: Encoder
-kinds.py      what rows are about: conversations, preferences, judged answers, judged steps
-answers.py    answers become documents of a store: pairs, labels, steps
-truncate.py   rows that are too long; pairs.py: two answers to one prompt
-check.py      templates that would train a model wrong
+native.py     the same for plain conversations, in the core
+answers.py    what rows are about; answers become documents of a store: pairs, labels, steps
+truncate.py   rows and pairs that are too long
 settings.py   all of that in one value: ChatSettings
 block.py      a block of raw rows, encoded
+lint.py       what is wrong with files of conversations, before a model learns it
+show.py       rows as text for people
 """
 
 from millstream.lazy import lazy
@@ -19,19 +19,15 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
+        "answers": "documents_of",
         "block": "encode_block",
-        "encode": "UNRENDERED Boundary Encoder",
-        "explode": "exploded",
-        "kinds": "documents_of kind_of media_refused wrong_kind",
+        "encode": "UNRENDERED Boundary",
+        "lint": "lint_files",
         "masks": "Choice Policy",
         "media": "Media MediaTokens control_strings",
-        "plain": "plain_tokenizer",
-        "raw_row": "show_raw_row",
-        "rendered": "Kind Piece Rendered",
+        "pieces": "Kind Piece Rendered Supervised",
         "settings": "ChatSettings DecidedChat",
-        "shown": "show_row",
-        "supervised": "Supervised",
-        "template": "ChatTemplate HistoryReasoning Variant",
+        "show": "show_raw_row show_row",
         "truncate": "Limit Truncation Untrained",
     },
 )

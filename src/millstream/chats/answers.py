@@ -1,7 +1,10 @@
-"""Answers to prompts -> documents of a weighted store: pairs for preferences, one each for judged answers and steps.
+"""What rows are about, and how answers become documents of a weighted store.
 
+The rows of a store are all of one kind, since batches of each kind have fields of their own.
+
+* Conversations are learned: one document for each row.
 * A preference is two neighbouring documents, the prompt with the better and with the worse answer.
-* A judged answer is one document. Its first token is never a target, so what it weighs is free: 1 says good, 0 bad.
+* A judged answer is one document. Its first token is never a target, so its weight is free: 1 says good, 0 bad.
 * Of steps, the last token of each weighs `RIGHT` or `WRONG`, and nothing else weighs anything.
 
 Prompt and answer are encoded apart, so the prompt has the same ids whatever follows it.
@@ -11,21 +14,92 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
 from millstream.chats.encode import NOTHING_TO_TRAIN, TOO_LONG, TRUNCATED, Encoded, Encoder
-from millstream.chats.kinds import RowKind, kind_of, wrong_kind
-from millstream.chats.pairs import Pair, PairLimit, fit_pair
-from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Judged, Preference, Side, Stepwise
-from millstream.chats.rendered import Kind, Piece, Rendered
-from millstream.chats.supervised import Supervised
-from millstream.chats.truncate import Limit
-from millstream.errors import RecordError
+from millstream.chats.parse import (
+    ChatRow,
+    Conversation,
+    Document,
+    Judged,
+    Preference,
+    Side,
+    Stepwise,
+    wholes_of,
+)
+from millstream.chats.pieces import Kind, Piece, Rendered, Supervised
+from millstream.chats.truncate import Limit, Pair, PairLimit, fit_pair
+from millstream.errors import RecipeError, RecordError
 
 RIGHT, WRONG = 1.0, 0.01
 STEP_END = "\n"
 """What ends a step; the label of the step lies on its last token."""
+RowKind: TypeAlias = Literal["chat", "preference", "kto", "stepwise"]
+_KINDS: dict[type, RowKind] = {Preference: "preference", Judged: "kto", Stepwise: "stepwise"}
+_TRUNCATIONS = {
+    "preference": ("error", "drop", "keep_end"),
+    "kto": ("error", "drop", "keep_end"),
+    "stepwise": ("error", "drop", "keep_start", "keep_end"),
+}
+
+
+def documents_of(kind: RowKind | None) -> int:
+    """How many documents of a store a row becomes, which stay together.
+
+    >>> documents_of("preference"), documents_of("kto")
+    (2, 1)
+    """
+    return 2 if kind == "preference" else 1
+
+
+def kind_of(row: ChatRow) -> RowKind:
+    """The kind of a row.
+
+    >>> kind_of(Stepwise("2+2?", ("4",), (True,)))
+    'stepwise'
+    """
+    return _KINDS.get(type(row), "chat")
+
+
+def kind_of_format(format: str | None) -> RowKind:
+    """The kind of the rows of a format.
+
+    >>> kind_of_format("kto"), kind_of_format("alpaca")
+    ('kto', 'chat')
+    """
+    return next((kind for kind in get_args(RowKind) if kind == format), "chat")
+
+
+def wrong_kind(row: ChatRow, kind: RowKind) -> RecordError:
+    """The error for a row of another kind than the others."""
+    return RecordError(
+        "wrong kind",
+        f"this is a {kind_of(row)} row, the others are {kind} rows",
+        hint="prepare each kind of rows by itself, or pass format= to say what the rows are",
+    )
+
+
+def check_kind(kind: RowKind, train: str, truncation: str, max_length: int | None) -> None:
+    """Refuse what is about conversations where rows are answers.
+
+    >>> check_kind("kto", "assistant", "split", 2048)
+    Traceback (most recent call last):
+    millstream.errors.RecipeError: truncation='split' is not for kto rows
+      hint: use one of error, drop, keep_end
+    """
+    if kind == "chat":
+        return
+    if train not in ("assistant", "completion"):
+        raise RecipeError(
+            f"train={train!r} is about conversations, and these are {kind} rows", hint="leave it out: answers are whole"
+        )
+    if truncation not in _TRUNCATIONS[kind]:
+        hint = f"use one of {', '.join(_TRUNCATIONS[kind])}"
+        raise RecipeError(f"truncation={truncation!r} is not for {kind} rows", hint=hint)
+    if max_length == 1:
+        raise RecipeError("max_length=1 has no room for a prompt and an answer", hint="ask for two tokens or more")
 
 
 def encode_kind(rows: Sequence[ChatRow], kind: RowKind, encoder: Encoder, limit: Limit) -> Encoded:
@@ -56,7 +130,7 @@ class _Texts:
         texts: list[tuple[ChatRow, Rendered]] = []
         owners: list[int] = []
         for at, row in enumerate(rows):
-            with encoded.blaming(at):
+            with encoded.catching_faults(at):
                 found = self.texts(row)
                 texts += found
                 owners += [at] * len(found)
@@ -69,7 +143,7 @@ class _Texts:
             if owner not in encoded.faults:
                 parts.setdefault(owner, []).append(made[place])
         for at, mine in parts.items():
-            with encoded.blaming(at):
+            with encoded.catching_faults(at):
                 encoded.rows[at] = self.joined(at, rows[at], mine, limit, encoded)
         return encoded
 
@@ -90,7 +164,8 @@ class _Answers(_Texts):
     def texts(self, row: ChatRow) -> list[tuple[ChatRow, Rendered]]:
         assert isinstance(row, Preference | Judged)
         answers = (row.completion,) if isinstance(row, Judged) else (row.chosen, row.rejected)
-        whole = [_whole(row, answer) for answer in answers]
+        _check_sides(row, answers)
+        whole = list(wholes_of(row).values())
         rendered = [self.encoder._render(each) for each in whole]
         prompt = rendered[0][: _prompt_pieces(whole[0], rendered[0])]
         return [(whole[0], prompt), *zip(whole, rendered, strict=True)]
@@ -145,16 +220,11 @@ class _Steps(_Texts):
         return self.encoder._fit(at, row, made, limit, self.policy, encoded)
 
 
-def _whole(row: Preference | Judged, answer: Side) -> ChatRow:
-    """A prompt with one answer, as a row by itself."""
-    if isinstance(row.prompt, str) and isinstance(answer, str):
-        if not row.prompt:
-            raise _no_prompt()
-        return Completion(row.prompt, answer)
-    if isinstance(row.prompt, str) or isinstance(answer, str):
+def _check_sides(row: Preference | Judged, answers: Sequence[Side]) -> None:
+    if len({isinstance(side, str) for side in (row.prompt, *answers)}) > 1:
         raise RecordError("mixed sides", "one side is a string, another messages", hint="write all sides alike")
-    messages = (*row.prompt, *answer)
-    return Conversation(messages, row.tools, row.template_kwargs, row.media, prompt_messages=len(row.prompt))
+    if row.prompt == "":
+        raise _no_prompt()
 
 
 def _prompt_pieces(row: ChatRow, rendered: Rendered) -> int:

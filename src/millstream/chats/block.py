@@ -1,22 +1,24 @@
-"""A block of whole rows -> tokens end to end, each with its weight; what is left out is named row by row."""
+"""A block of whole rows -> tokens end to end, each with its weight; rows left out are named one by one.
+
+A row may become one row for each answer, as inference saw it. Templates that drop the reasoning of earlier turns render
+a conversation differently once it continues. Trained answer by answer, each answer has exactly the history it will see.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from millstream.chats.answers import encode_kind
+from millstream.chats.answers import RowKind, encode_kind
 from millstream.chats.encode import STRADDLERS, Encoder
-from millstream.chats.explode import exploded
-from millstream.chats.kinds import RowKind, media_refused
-from millstream.chats.media import Media
+from millstream.chats.media import Media, media_refused
+from millstream.chats.native import ShapedRows
 from millstream.chats.parse import Conversation, ParsedBlock, RowParser, parse_block
-from millstream.chats.shapes import ShapedRows
-from millstream.chats.supervised import Supervised
+from millstream.chats.pieces import Supervised
 from millstream.chats.truncate import Limit
 from millstream.sources import KEPT_BYTES, BadRecord, RecordBlock
 from millstream.tokens import Ends, Ids
@@ -69,6 +71,27 @@ def encode_block(
             places = first + np.flatnonzero(others)
             made.append(_one_by_one(some.select(others), places, parser, encoder, limit, kind, explode, media))
     return _in_order(made)
+
+
+def exploded(conversation: Conversation) -> list[Conversation]:
+    """The conversation up to each answer; only that answer may be trained.
+
+    >>> from millstream.chats.parse import Message
+    >>> roles = ("user", "assistant", "user", "assistant")
+    >>> talk = Conversation(tuple(Message(role, text) for role, text in zip(roles, "abcd", strict=True)))
+    >>> [[(each.content, each.weight) for each in row.messages] for row in exploded(talk)]
+    [[('a', None), ('b', None)], [('a', None), ('b', 0.0), ('c', None), ('d', None)]]
+    """
+    rows = []
+    begin = conversation.prompt_messages or 0
+    for place, message in enumerate(conversation.messages):
+        if message.role == "assistant" and place >= begin:
+            before = [
+                replace(each, weight=0.0, stretches=()) if each.role == "assistant" else each
+                for each in conversation.messages[:place]
+            ]
+            rows.append(replace(conversation, messages=(*before, message)))
+    return rows
 
 
 def _natively(shaped: ShapedRows, first: int) -> EncodedBlock:

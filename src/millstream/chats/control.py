@@ -1,15 +1,14 @@
 """Control strings in rendered conversations: where a template's "<|im_end|>" is one token, and a user's is not.
 
-A control string counts only in text that the template supplies, so that nobody who writes a message can end it. Found
-as the `tokenizers` library finds added tokens: the longest at the leftmost place, raw ones before normalised ones, with
-their flags for words and spaces.
+A control string counts only in text that the template supplies, so that no text of a message can end it. Control
+strings are found as the `tokenizers` library finds added tokens: the longest at the leftmost place, raw ones before
+normalised ones, with their flags for words and spaces.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.pieces import Pieces
+from millstream.tokens import ControlToken
 
 Found: TypeAlias = NDArray[np.int64]
 """One line for each control string: the byte where it begins, the byte where it stops, its id."""
@@ -29,34 +29,10 @@ _WORD = re.compile(r"\w")
 _REMEMBERED = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A token that stands for a string of its own, and how it is found in a text."""
-
-    text: str
-    id: int
-    special: bool = True
-    single_word: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    normalized: bool = False
-
-    @property
-    def bracketed(self) -> bool:
-        """Whether it looks like a mark for machines: a word between signs. Added words and runs of spaces do not.
-
-        >>> [Control(text, 0).bracketed for text in ("<think>", "[INST]", "｜DSML｜", "chromosome", "    ", "...")]
-        [True, True, True, False, False, False]
-        """
-        first, last = self.text[0], self.text[-1]
-        signs = not (first.isalnum() or first.isspace() or last.isalnum() or last.isspace())
-        return signs and any(letter.isalnum() for letter in self.text)
-
-
 class ControlStrings:
     """Finds control strings in a batch of rendered rows."""
 
-    def __init__(self, controls: Iterable[Control]) -> None:
+    def __init__(self, controls: Iterable[ControlToken]) -> None:
         self._controls = {control.text: control for control in controls}
         raw = [control.text for control in self._controls.values() if not control.normalized]
         normalized = [control.text for control in self._controls.values() if control.normalized]

@@ -16,20 +16,17 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 
-from millstream.chats.check import CheckedTokens, Template, check_template
+from millstream.chats.align import overlap
 from millstream.chats.masks import Policy, weigh
 from millstream.chats.media import MediaTokens, control_strings, with_media_tokens
+from millstream.chats.native import ShapeEncoder
 from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Tokens
-from millstream.chats.pieces import Pieces
-from millstream.chats.plain import missing_controls, with_control_tokens
-from millstream.chats.rendered import Kind, Piece, Rendered
-from millstream.chats.runs import RunTokenizer
-from millstream.chats.segments import overlap
-from millstream.chats.shapes import ShapeEncoder
-from millstream.chats.supervised import Supervised
-from millstream.chats.truncate import Limit, Part, shorten
+from millstream.chats.pieces import Kind, Piece, Pieces, Rendered, Supervised
+from millstream.chats.run_tokenizer import RunTokenizer
+from millstream.chats.templates import CheckedTokens, RowTemplate, check_template
+from millstream.chats.truncate import ConversationPart, Limit, shorten
 from millstream.errors import MillstreamError, RecipeError, RecordError, TemplateError, TokenizerError
-from millstream.tokens import Tokenizer
+from millstream.tokens import Tokenizer, missing_controls, with_control_tokens
 
 STRADDLERS = "straddlers"
 REASONING_LEFT_OUT = "reasoning left out"
@@ -41,10 +38,10 @@ _log = logging.getLogger("millstream.chats")
 
 @dataclass(slots=True)
 class Encoded:
-    """What became of some rows: for each the rows for the store, several if it was split, none if it was left out.
+    """The result for some rows: for each the rows for the store, several if it was split, none if it was left out.
 
-    A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept, and then
-    `changes` says what of it was lost.
+    A row is counted once: it has a fault, or the settings leave it out (`reasons` says why), or it is kept. Of kept
+    rows, `changes` says what was lost.
     """
 
     rows: list[list[Supervised]]
@@ -67,7 +64,7 @@ class Encoded:
         self.changes.setdefault(row, Counter())[what] += number
 
     @contextmanager
-    def blaming(self, row: int) -> Iterator[None]:
+    def catching_faults(self, row: int) -> Iterator[None]:
         """Keep what is wrong with a row as its fault."""
         try:
             yield
@@ -84,7 +81,7 @@ class Encoder:
 
     * boundary "whole": the ids that the rendered text has as a whole. "split": what is handed to the model and what it
       writes, and parts of different weight, are encoded apart, as inference sees them
-    * trust_content: control strings in the texts of the data are control tokens too; for data that nobody else wrote
+    * trust_content: control strings in the texts of the data are control tokens too; only for data of your own
     * strict: a token that lies in parts of different weight is an error; otherwise it is counted
     * media_tokens: what stands for a picture, film or sound, of rows that have some
     * add_control_tokens: work with a new tokenizer that has the template's control tokens; see `tokenizer`
@@ -94,7 +91,7 @@ class Encoder:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        template: Template | None = None,
+        template: RowTemplate | None = None,
         *,
         policy: Policy | None = None,
         boundary: Boundary = "whole",
@@ -141,7 +138,7 @@ class Encoder:
 
     @property
     def engine(self) -> str | None:
-        """Who encodes the texts between control strings, if that can be told."""
+        """What encodes the texts between control strings, if it is known."""
         return self._runs.engine
 
     def media_ids(self) -> dict[str, list[int]]:
@@ -178,7 +175,7 @@ class Encoder:
         rendered: dict[int, Rendered] = {}
         for at, row in enumerate(rows):
             if not isinstance(row, Tokens):
-                with encoded.blaming(at):
+                with encoded.catching_faults(at):
                     rendered[at] = self._render(row)
                     encoded.change(at, REASONING_LEFT_OUT, _reasoning_left_out(row, rendered[at]))
         made = self._each(rows, rendered, policy, encoded)
@@ -186,7 +183,7 @@ class Encoder:
             if isinstance(row, Tokens):
                 made[at] = Supervised(row.ids, row.weights, np.full(len(row.ids), -1, np.int32))
             if at in made:
-                with encoded.blaming(at):
+                with encoded.catching_faults(at):
                     encoded.rows[at] = self._fit(at, row, made[at], limit, policy, encoded)
         return encoded
 
@@ -232,7 +229,7 @@ class Encoder:
                     middle = len(places) // 2
                     groups += [(places[:middle], chosen), (places[middle:], chosen)]
                     continue
-                with encoded.blaming(places[0]):
+                with encoded.catching_faults(places[0]):
                     raise error
         return made
 
@@ -269,7 +266,7 @@ class Encoder:
             hint=_untrained_hint(policy, truncated=row.truncated),
         )
 
-    def _part(self, policy: Policy, part: Part) -> Supervised:
+    def _part(self, policy: Policy, part: ConversationPart) -> Supervised:
         rendered = [self._render(part.conversation)]
         return part.restored(self.encode_rows(rendered, [part.conversation], policy=policy)[0])
 

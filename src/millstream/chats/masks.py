@@ -1,8 +1,8 @@
 """Which parts of a conversation carry loss: pieces -> spans of text, each with a weight.
 
-The policy chooses messages, the modifiers parts of them. A weight that a row gives to a message takes the place of the
-policy's choice; one that it gives to a stretch of a message's content stands above all. What the model is handed at
-inference, the header of its turn and an empty think block, is never trained.
+The policy chooses messages, the modifiers parts of them. A weight that a row gives to a message replaces the policy's
+choice; one that it gives to a stretch of a message's content overrides both. What inference hands to the model, the
+header of its turn and an empty think block, is never trained.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.chats.parse import Conversation, Message
-from millstream.chats.pieces import Pieces
-from millstream.chats.rendered import Kind
+from millstream.chats.pieces import Kind, Pieces
 from millstream.errors import RecipeError, RecordError
 from millstream.tokens import Ends
 
@@ -53,7 +52,7 @@ class Spans(NamedTuple):
     produced: NDArray[np.bool_]  # text that the model writes; the rest is handed to it
 
 
-class Cut(NamedTuple):
+class SplitPiece(NamedTuple):
     """A piece that is several spans: the bytes and the weight of each."""
 
     place: int
@@ -65,7 +64,7 @@ def weigh(pieces: Pieces, conversations: Sequence[Conversation | None], policy: 
     """Give every part of every row its weight. Rows without a conversation have no weights of their own."""
     produced = pieces.assistant & (pieces.kinds != Kind.scaffold)
     chosen = _chosen(pieces, conversations, policy).astype(np.float32)
-    cuts: list[Cut] = []
+    cuts: list[SplitPiece] = []
     for row, conversation in enumerate(conversations):
         if conversation is not None and _says_more(conversation):
             cuts += _own_weights(pieces, row, conversation, chosen)
@@ -148,7 +147,7 @@ def _says_more(conversation: Conversation) -> bool:
     )
 
 
-def _own_weights(pieces: Pieces, row: int, conversation: Conversation, chosen: Weights) -> Iterator[Cut]:
+def _own_weights(pieces: Pieces, row: int, conversation: Conversation, chosen: Weights) -> Iterator[SplitPiece]:
     """Write the weights that a row gives to its messages over those of the policy, and cut contents into stretches."""
     begin, end = int(pieces.row_ends[row - 1]) if row else 0, int(pieces.row_ends[row])
     places: dict[int, list[int]] = {}
@@ -166,7 +165,7 @@ def _own_weights(pieces: Pieces, row: int, conversation: Conversation, chosen: W
             yield from _stretched(pieces, contents, at, message, chosen)
 
 
-def _stretched(pieces: Pieces, places: list[int], at: int, message: Message, chosen: Weights) -> Iterator[Cut]:
+def _stretched(pieces: Pieces, places: list[int], at: int, message: Message, chosen: Weights) -> Iterator[SplitPiece]:
     """Cut the pieces of a message's content where its stretches begin and stop."""
     texts = [pieces.all[place].text for place in places]
     lead = _lead(message, at, "".join(texts))
@@ -180,7 +179,7 @@ def _stretched(pieces: Pieces, places: list[int], at: int, message: Message, cho
         borders = np.flatnonzero(np.diff(mine)) + 1
         stops = [*borders.tolist(), len(text)]
         sizes = [len(text[start:stop].encode()) for start, stop in zip([0, *stops], stops, strict=False)]
-        yield Cut(place, sizes, [float(mine[stop - 1]) for stop in stops])
+        yield SplitPiece(place, sizes, [float(mine[stop - 1]) for stop in stops])
 
 
 def _lead(message: Message, at: int, text: str) -> int:
@@ -196,7 +195,7 @@ def _lead(message: Message, at: int, text: str) -> int:
     return lead
 
 
-def _cut(spans: Spans, cuts: Sequence[Cut]) -> Spans:
+def _cut(spans: Spans, cuts: Sequence[SplitPiece]) -> Spans:
     """Cut some spans into smaller ones."""
     if not cuts:
         return spans

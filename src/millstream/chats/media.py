@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypeAlias
 
-from millstream.chats.parse import PLACEHOLDERS
-from millstream.chats.rendered import Rendered
-from millstream.errors import RecipeError
+from millstream.chats.parse import PLACEHOLDERS, ChatRow
+from millstream.chats.pieces import Rendered
+from millstream.errors import RecipeError, RecordError
 
 Media: TypeAlias = Literal["refuse", "ignore", "keep"]
-"""What becomes of rows with media: refused, without them, or kept: batches then carry the references."""
+"""What happens to rows with media: refused, without them, or kept: batches then carry the references."""
 MediaTokens: TypeAlias = Mapping[str, str]
 """What stands for one picture, film or sound in the text of the model: one control string, or several."""
 _MARK = re.compile(r"<[^<>]*>|\[[^\[\]]*\]")
@@ -31,6 +31,18 @@ def check_media(media: str, tokens: MediaTokens) -> None:
         raise RecipeError(f"media_tokens= with media={media!r}", hint='pass media="keep" with it')
 
 
+def media_refused(row: ChatRow) -> RecordError | None:
+    """The error for a row with media, which tokens alone would lose in silence; None if it has none."""
+    media = getattr(row, "media", ())
+    if not media:
+        return None
+    return RecordError(
+        "pictures, films or sounds",
+        f"it refers to {len(media)} of them, the first is {media[0].kind} {str(media[0].reference)[:80]!r}",
+        hint='media="keep" delivers references with the batches of conversations, media="ignore" leaves them out',
+    )
+
+
 def control_strings(tokens: MediaTokens) -> tuple[str, ...]:
     """The control strings that media tokens are made of.
 
@@ -47,7 +59,7 @@ def control_strings(tokens: MediaTokens) -> tuple[str, ...]:
 def with_media_tokens(rendered: Rendered, tokens: MediaTokens) -> Rendered:
     """The pieces of a row that has media, with the model's token in the place of each placeholder.
 
-    >>> from millstream.chats.rendered import Kind, Piece
+    >>> from millstream.chats.pieces import Kind, Piece
     >>> row = [Piece("See <image>!", Kind.content, 0, True, "user")]
     >>> [(piece.text, piece.given) for piece in with_media_tokens(row, {"image": "<|image_pad|>"})]
     [('See ', True), ('<|image_pad|>', False), ('!', True)]

@@ -1,4 +1,4 @@
-"""Everything that decides what becomes of rows of conversations, but for the tokenizer."""
+"""Settings of conversations: everything that decides how rows are encoded, except the tokenizer."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from millstream.chats.answers import RowKind, check_kind, kind_of_format
 from millstream.chats.encode import Boundary, Encoder
-from millstream.chats.kinds import RowKind, check_kind, kind_of_format
 from millstream.chats.masks import Policy
 from millstream.chats.media import Media, MediaTokens, check_media
 from millstream.chats.parse import Options, RowFormats
-from millstream.chats.template import ChatTemplate
+from millstream.chats.templates import ChatTemplate
 from millstream.chats.truncate import Limit
 from millstream.errors import RecipeError
 from millstream.sources import FoundFile, Reading
@@ -122,10 +122,10 @@ class ChatSettings:
 
 @dataclass(frozen=True)
 class DecidedChat:
-    """What becomes of the rows of some files, decided once: their kind, the format of each file, and what encodes them.
+    """How the rows of some files are encoded, decided once: their kind, the format of each file, and what encodes them.
 
     A loader decides before anything is made, and hands it to the run that makes its store; threads share it. Making an
-    encoder takes up to a second: a process that this is sent to makes one of its own, when it arrives.
+    encoder takes up to a second: each process that receives this makes one of its own.
     """
 
     settings: ChatSettings
@@ -133,15 +133,17 @@ class DecidedChat:
     encoder: Encoder
 
     @classmethod
-    def of(cls, asked: ChatSettings, files: Sequence[FoundFile], reading: Reading, tokenizer: Tokenizer) -> DecidedChat:
+    def of(
+        cls, settings: ChatSettings, files: Sequence[FoundFile], reading: Reading, tokenizer: Tokenizer
+    ) -> DecidedChat:
         """Decide; refuses settings that do not go with the rows, and a template that would train wrong."""
-        formats = asked.formats(reading)
-        return cls.arrived(asked.decided(files, formats), formats, tokenizer)
+        formats = settings.formats(reading)
+        return cls.with_encoder(settings.decided(files, formats), formats, tokenizer)
 
     @classmethod
-    def arrived(cls, settings: ChatSettings, formats: RowFormats, tokenizer: Tokenizer) -> DecidedChat:
-        """What was decided already, with an encoder of this process."""
+    def with_encoder(cls, settings: ChatSettings, formats: RowFormats, tokenizer: Tokenizer) -> DecidedChat:
+        """Settings that are decided already, with an encoder of this process."""
         return cls(settings, formats, settings.encoder(tokenizer))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return DecidedChat.arrived, (self.settings, self.formats, self.encoder.tokenizer)
+        return DecidedChat.with_encoder, (self.settings, self.formats, self.encoder.tokenizer)

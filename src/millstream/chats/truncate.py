@@ -1,7 +1,8 @@
-"""Rows that are too long: what is left of them. Weights are decided before, so no answer here trains more than the row.
+"""Rows that are too long -> shorter rows. Weights are decided before, so no answer here trains more than the row.
 
 An exchange is a message of the user and all that answers it: calls, results, texts. `turns` and `split` keep exchanges
-whole and the system prompt with them, so that no answer is cut and no tool result stands without its call.
+whole and the system prompt with them: no answer is cut, and no tool result lacks its call. Two answers
+to one prompt are shortened together: the prompt is cut first and once, so it is the same on both sides.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 
 from millstream.chats.masks import Policy
 from millstream.chats.parse import ChatRow, Conversation, Document, Message
-from millstream.chats.supervised import Supervised
+from millstream.chats.pieces import Supervised
 from millstream.errors import RecipeError, RecordError
 
 Truncation: TypeAlias = Literal["error", "drop", "keep_start", "keep_end", "turns", "split"]
@@ -23,7 +24,7 @@ Untrained: TypeAlias = Literal["error", "drop", "keep"]
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How long rows may be, in tokens, and what becomes of longer ones and of rows without a trained token.
+    """How long rows may be, in tokens, and what happens to longer ones and to rows without a trained token.
 
     * "error", "drop": refuse the row, or leave it out and count it
     * "keep_start", "keep_end": cut its tokens
@@ -48,7 +49,7 @@ class Limit:
         return self.max_length is None or len(row) <= self.max_length
 
 
-class Part(NamedTuple):
+class ConversationPart(NamedTuple):
     """Some messages of a conversation, and which ones."""
 
     conversation: Conversation
@@ -60,7 +61,7 @@ class Part(NamedTuple):
         return replace(row, messages=numbers[row.messages], truncated=True)
 
 
-EncodePart: TypeAlias = Callable[[Part], Supervised]
+EncodePart: TypeAlias = Callable[[ConversationPart], Supervised]
 
 
 def shorten(row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encode: EncodePart) -> list[Supervised]:
@@ -80,11 +81,56 @@ def shorten(row: ChatRow, made: Supervised, limit: Limit, policy: Policy, encode
         return [made.cut(start, min(start + length, len(made))) for start in range(0, len(made), length)]
     if not isinstance(row, Conversation) or limit.truncation == "drop":
         return []
-    whole = Part(_decided(row, policy), list(range(len(row.messages))))
+    whole = ConversationPart(_decided(row, policy), list(range(len(row.messages))))
     return _turns(whole, made, length, encode) if limit.truncation == "turns" else _split(whole, made, length, encode)
 
 
-def _turns(part: Part, made: Supervised, length: int, encode: EncodePart) -> list[Supervised]:
+class Pair(NamedTuple):
+    """A prompt, and the better and the worse answer to it."""
+
+    prompt: Supervised
+    chosen: Supervised
+    rejected: Supervised
+
+
+@dataclass(frozen=True, slots=True)
+class PairLimit:
+    """How many tokens a prompt and one answer may have together, and how many of the prompt stay at the least."""
+
+    max_length: int
+    min_prompt: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.min_prompt < self.max_length:
+            raise RecipeError(
+                f"min_prompt={self.min_prompt} leaves no room for an answer in max_length={self.max_length}",
+                hint="make min_prompt smaller, or allow longer pairs",
+            )
+
+
+def fit_pair(pair: Pair, limit: PairLimit) -> Pair | None:
+    """The pair under the limit: the end of the prompt, then the beginning of each answer. None: an answer is empty.
+
+    >>> import numpy as np
+    >>> def row(n): return Supervised(np.arange(n, dtype=np.uint32), np.ones(n, np.float32), np.zeros(n, np.int32))
+    >>> [len(part) for part in fit_pair(Pair(row(300), row(20), row(30)), PairLimit(100))]
+    [70, 20, 30]
+    >>> [len(part) for part in fit_pair(Pair(row(50), row(20), row(300)), PairLimit(100, min_prompt=10))]
+    [10, 20, 90]
+    """
+    longest = max(len(pair.chosen), len(pair.rejected))
+    budget = max(limit.min_prompt, limit.max_length - longest)
+    prompt = pair.prompt
+    if len(prompt) > budget:
+        prompt = prompt.cut(len(prompt) - budget, len(prompt))
+    room = limit.max_length - len(prompt)
+    answers = [side if len(side) <= room else side.cut(0, room) for side in (pair.chosen, pair.rejected)]
+    if not all(map(len, answers)):
+        return None
+    return Pair(prompt, *answers)
+
+
+def _turns(part: ConversationPart, made: Supervised, length: int, encode: EncodePart) -> list[Supervised]:
     shorter = latest(part, made, length)
     if shorter is None:
         return []
@@ -92,7 +138,7 @@ def _turns(part: Part, made: Supervised, length: int, encode: EncodePart) -> lis
     return [made] if len(made) <= length else _turns(shorter, made, length, encode)
 
 
-def _split(part: Part, made: Supervised, length: int, encode: EncodePart) -> list[Supervised]:
+def _split(part: ConversationPart, made: Supervised, length: int, encode: EncodePart) -> list[Supervised]:
     if len(made) <= length:
         return [made]
     parts = split(part, made, length)
@@ -114,7 +160,7 @@ def exchanges(messages: Sequence[Message]) -> tuple[list[int], list[list[int]]]:
     return list(range(first)), found
 
 
-def latest(part: Part, row: Supervised, length: int) -> Part | None:
+def latest(part: ConversationPart, row: Supervised, length: int) -> ConversationPart | None:
     """The part without its oldest exchanges, as many as are too many by the tokens of its row, but at least one less;
     None: there is only one."""
     head, later = exchanges(part.conversation.messages)
@@ -128,7 +174,7 @@ def latest(part: Part, row: Supervised, length: int) -> Part | None:
     return _only(part, [*head, *(at for each in later[-kept:] for at in each)])
 
 
-def split(part: Part, row: Supervised, length: int) -> list[Part]:
+def split(part: ConversationPart, row: Supervised, length: int) -> list[ConversationPart]:
     """The part in several, cut between exchanges, each as long as it may be by the tokens of its row and at least one
     exchange; each begins with the system prompt."""
     head, later = exchanges(part.conversation.messages)
@@ -170,7 +216,7 @@ def _decided(conversation: Conversation, policy: Policy) -> Conversation:
     return replace(conversation, messages=tuple(messages))
 
 
-def _only(part: Part, kept: list[int]) -> Part:
+def _only(part: ConversationPart, kept: list[int]) -> ConversationPart:
     conversation = part.conversation
     prompt = conversation.prompt_messages
     shorter = replace(
@@ -178,10 +224,10 @@ def _only(part: Part, kept: list[int]) -> Part:
         messages=tuple(conversation.messages[at] for at in kept),
         prompt_messages=None if prompt is None else sum(at < prompt for at in kept),
     )
-    return Part(shorter, [part.kept[at] for at in kept])
+    return ConversationPart(shorter, [part.kept[at] for at in kept])
 
 
-def _sizes(part: Part, row: Supervised) -> list[int]:
+def _sizes(part: ConversationPart, row: Supervised) -> list[int]:
     """How many tokens each message of a part has in its row, whose numbers are those of the whole conversation."""
     counts = np.bincount(row.messages[row.messages >= 0], minlength=1 + max(part.kept, default=-1))
     return [int(counts[at]) for at in part.kept]

@@ -9,7 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, TypeAlias, get_args
 
-from millstream.chats import Boundary, Choice, HistoryReasoning, Media, Truncation, Untrained, Variant
+from millstream.chats import Boundary, Choice, Media, Truncation, Untrained
+from millstream.chats.templates import HistoryReasoning, Variant
 from millstream.errors import LoaderError, StateError
 from millstream.loaders import (
     PHASES_KIND,

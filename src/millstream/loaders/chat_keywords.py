@@ -8,21 +8,9 @@ from datetime import date as Date  # noqa: N812 - `date` is the name of a keywor
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
-from millstream.chats import (
-    Boundary,
-    ChatSettings,
-    ChatTemplate,
-    Choice,
-    HistoryReasoning,
-    Limit,
-    Media,
-    MediaTokens,
-    Policy,
-    Truncation,
-    Untrained,
-    Variant,
-)
+from millstream.chats import Boundary, ChatSettings, Choice, Limit, Media, MediaTokens, Policy, Truncation, Untrained
 from millstream.chats.parse import Options
+from millstream.chats.templates import ChatTemplate, HistoryReasoning, Variant
 from millstream.errors import RecipeError, TokenizerError
 from millstream.tokens import is_learned
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal, Unpack
 
-from millstream.chats import show_raw_row
-from millstream.chats.lint import lint_files
+from millstream.chats import lint_files, show_raw_row
 from millstream.errors import LoaderError, LossWarning, SourceError
 from millstream.games import Rules, lint_games
 from millstream.live import open_sources

@@ -9,10 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.batches import NO_LOSS
-from millstream.chats import plain_tokenizer
 from millstream.errors import LoaderError
 from millstream.loaders.transforms import PerRow, Row
-from millstream.tokens import Tokenizer, load_tokenizer
+from millstream.tokens import Tokenizer, load_tokenizer, plain_tokenizer
 
 MASKED, RANDOM = 0.8, 0.1
 """Shares of the chosen tokens that become the mask, or any token; the others stay, and are learned all the same."""

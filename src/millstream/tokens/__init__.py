@@ -14,9 +14,9 @@ __getattr__, __dir__, __all__ = lazy(
         "char": "CharTokenizer",
         "flat": "Ends FlatIds Text encode_flat join_ids join_texts unfit_documents",
         "load": "is_learned learn_tokenizer load_tokenizer may_be_learned",
+        "plain_vocabulary": "ControlToken PlainVocabulary missing_controls plain_tokenizer with_control_tokens",
         "store_tokenizer": "check_tokenizer describe_tokenizer find_tokenizer keep_tokenizer kept_tokenizer "
         "share_ids smallest_dtype",
-        "tiktoken": "TiktokenTokenizer",
         "tokenizer": "Ids Tokenizer resolve_eos",
     },
 )

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from millstream.tokens.load import learn_tokenizer as learn_tokenizer
     from millstream.tokens.load import load_tokenizer as load_tokenizer
     from millstream.tokens.load import may_be_learned as may_be_learned
+    from millstream.tokens.plain_vocabulary import ControlToken as ControlToken
+    from millstream.tokens.plain_vocabulary import PlainVocabulary as PlainVocabulary
+    from millstream.tokens.plain_vocabulary import missing_controls as missing_controls
+    from millstream.tokens.plain_vocabulary import plain_tokenizer as plain_tokenizer
+    from millstream.tokens.plain_vocabulary import with_control_tokens as with_control_tokens
     from millstream.tokens.store_tokenizer import check_tokenizer as check_tokenizer
     from millstream.tokens.store_tokenizer import describe_tokenizer as describe_tokenizer
     from millstream.tokens.store_tokenizer import find_tokenizer as find_tokenizer
@@ -21,7 +26,6 @@ if TYPE_CHECKING:
     from millstream.tokens.store_tokenizer import kept_tokenizer as kept_tokenizer
     from millstream.tokens.store_tokenizer import share_ids as share_ids
     from millstream.tokens.store_tokenizer import smallest_dtype as smallest_dtype
-    from millstream.tokens.tiktoken import TiktokenTokenizer as TiktokenTokenizer
     from millstream.tokens.tokenizer import Ids as Ids
     from millstream.tokens.tokenizer import Tokenizer as Tokenizer
     from millstream.tokens.tokenizer import resolve_eos as resolve_eos
@@ -29,11 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "BPETokenizer",
     "CharTokenizer",
+    "ControlToken",
     "Ends",
     "FlatIds",
     "Ids",
+    "PlainVocabulary",
     "Text",
-    "TiktokenTokenizer",
     "Tokenizer",
     "check_tokenizer",
     "describe_tokenizer",
@@ -47,8 +52,11 @@ __all__ = [
     "learn_tokenizer",
     "load_tokenizer",
     "may_be_learned",
+    "missing_controls",
+    "plain_tokenizer",
     "resolve_eos",
     "share_ids",
     "smallest_dtype",
     "unfit_documents",
+    "with_control_tokens",
 ]

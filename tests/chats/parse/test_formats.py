@@ -22,9 +22,9 @@ from millstream.chats.parse import (
     Tokens,
     ToolCall,
 )
-from millstream.chats.parse.conversation import Stretch
 from millstream.chats.parse.detect import detect
 from millstream.chats.parse.parser import parse_row
+from millstream.chats.parse.row_types import Stretch
 from millstream.errors import RecordError
 
 USER, ANSWER = Message("user", "2+2?"), Message("assistant", "4")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from laws import examples
 from millstream.chats.parse import FIELDS, Conversation, Message, Preference, RowParser
-from millstream.chats.parse.conversation import Stretch
 from millstream.chats.parse.detect import FORMATS
 from millstream.chats.parse.parser import parse_row
+from millstream.chats.parse.row_types import Stretch
 from millstream.errors import RecordError
 
 texts = st.text(st.characters(codec="utf-8"), max_size=20)

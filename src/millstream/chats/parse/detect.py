@@ -1,18 +1,22 @@
-"""The format of a row by its fields. What could be two things is an error that names them, never a guess."""
+"""The format of a row by its fields. A row that fits two formats is an error that names both, never a guess."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from millstream.chats.parse.alpaca import alpaca_row
-from millstream.chats.parse.conversation import ChatRow
-from millstream.chats.parse.fields import Row, names_of
 from millstream.chats.parse.messages import messages_row
-from millstream.chats.parse.options import Options
-from millstream.chats.parse.plain import document_row, stepwise_row, tokens_row
-from millstream.chats.parse.sharegpt import sharegpt_row
-from millstream.chats.parse.sides import completion_row, judged_row, preference_row
+from millstream.chats.parse.prompts import (
+    completion_row,
+    document_row,
+    judged_row,
+    preference_row,
+    stepwise_row,
+    tokens_row,
+)
+from millstream.chats.parse.row_fields import Options, Row, names_of
+from millstream.chats.parse.row_types import ChatRow
+from millstream.chats.parse.turns import alpaca_row, sharegpt_row
 from millstream.errors import RecordError, SourceError
 
 UNKNOWN = "unknown format"

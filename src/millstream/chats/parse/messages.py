@@ -1,12 +1,16 @@
-"""Lists of messages, as OpenAI writes them: `messages: [{role, content, …}]`."""
+"""Lists of messages, as OpenAI writes them: `messages: [{role, content, …}]`.
+
+Reasoning is a field of one of three names, or the text in <think> tags before the answer.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from millstream.chats.parse.conversation import Conversation, Media, Message, Stretch
-from millstream.chats.parse.fields import (
+from millstream.chats.parse.content import COLUMNS, Mentioned, in_order, joined_parts, media_of, stretches_of, weight_of
+from millstream.chats.parse.row_fields import (
+    Options,
     Row,
     encodable,
     from_json,
@@ -19,11 +23,8 @@ from millstream.chats.parse.fields import (
     text_or_none,
     wrong,
 )
-from millstream.chats.parse.media import COLUMNS, Mentioned, joined_parts, media_of
-from millstream.chats.parse.options import Options
-from millstream.chats.parse.reasoning import NAMES, reasoning_of, split_think
+from millstream.chats.parse.row_types import Conversation, Media, Message, Stretch
 from millstream.chats.parse.tools import calls_of, check_results, tools_of
-from millstream.chats.parse.weights import in_order, stretches_of, weight_of
 from millstream.errors import RecordError
 from millstream.sources import is_unicode
 
@@ -31,8 +32,10 @@ EMPTY = "empty conversation"
 NO_ASSISTANT = "no assistant turn"
 UNKNOWN_ROLE = "unknown role"
 BESIDES = frozenset({"tools", "chat_template_kwargs", *COLUMNS.values()})
+_REASONING = ("reasoning_content", "reasoning", "thinking")
+_OPEN, _CLOSE = "<think>", "</think>"
 _SPEAKERS = ("user", "assistant")
-_MAY_LACK_CONTENT = ("tool_calls", "function_call", *NAMES)
+_MAY_LACK_CONTENT = ("tool_calls", "function_call", *_REASONING)
 
 
 def messages_row(row: Row, how: Options) -> Conversation:
@@ -50,7 +53,7 @@ def messages_in(value: object, where: str, how: Options, media: Mentioned) -> li
     role_of, plain = how.role_of, not how.inline_think
     messages = []
     for place, each in enumerate(found):
-        # Nearly every message has these two fields and nothing else: the fast road, on which nothing is worded.
+        # Nearly every message has these two fields and nothing else: the fast path, without texts of errors.
         if plain and type(each) is dict and len(each) == 2:
             role, content = each.get("role"), each.get("content")
             if type(role) is str and type(content) is str and role in role_of and is_unicode(content):
@@ -88,9 +91,9 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
     else:
         raise wrong(f"{where}.content", content, "a string, null or an array of parts")
     all_stretches = in_order([*stretches, *stretches_of(fields, content, where)], where)
-    reasoning = reasoning_of(fields, where)
+    reasoning = _reasoning_of(fields, where)
     if how.inline_think and role == "assistant" and reasoning is None:
-        reasoning, content, all_stretches = split_think(content, all_stretches, where)
+        reasoning, content, all_stretches = _split_think(content, all_stretches, where)
     calls = calls_of(fields, where)
     if calls and role != "assistant":
         raise RecordError("misplaced call", f"{where} is by {role} and calls a tool", hint="only the assistant does")
@@ -111,7 +114,7 @@ def message_of(role: str, content: Any, fields: Row, where: str, how: Options, m
 
 
 def unknown_role(name: object, where: str, how: Options) -> RecordError:
-    """Say which role nobody knows."""
+    """The error for an unknown role."""
     return RecordError(
         UNKNOWN_ROLE,
         f"{where} is by {shown(name)}",
@@ -138,7 +141,7 @@ def conversation(
 
 
 def check_answer(messages: Sequence[Message], what: str) -> None:
-    """See that the assistant says something."""
+    """Refuse messages without one of the assistant."""
     if "assistant" not in [each.role for each in messages]:
         found = f"{what} has messages by {', '.join(dict.fromkeys(each.role for each in messages))} only"
         raise RecordError(NO_ASSISTANT, found, hint="there is nothing to learn from such a row: leave it out")
@@ -153,3 +156,46 @@ def besides(row: Row, messages: Sequence[Message], media: Mentioned) -> tuple[tu
         where = "chat_template_kwargs"
         kwargs = dict(encodable(mapping(from_json(kwargs, where) if isinstance(kwargs, str) else kwargs, where), where))
     return tools_of(row), kwargs, media_of(row, messages, media)
+
+
+def _reasoning_of(message: Row, where: str) -> str | None:
+    """The reasoning in a field of its own.
+
+    >>> _reasoning_of({"role": "assistant", "thinking": "hm"}, "")
+    'hm'
+    """
+    found = {name: text(message[name], f"{where}.{name}") for name in _REASONING if message.get(name) is not None}
+    if len(set(found.values())) > 1:
+        raise RecordError(
+            "reasoning twice", f"{where} has {' and '.join(found)}, which differ", hint="keep one of these fields"
+        )
+    return next(iter(found.values()), None)
+
+
+def _split_think(content: str, stretches: Sequence[Stretch], where: str) -> tuple[str | None, str, tuple[Stretch, ...]]:
+    """Reasoning, answer, and the stretches of the answer. Newlines around both belong to the tags.
+
+    >>> _split_think("<think>\\nhm\\n</think>\\n\\nYes.", [], "")
+    ('hm', 'Yes.', ())
+    >>> _split_think("Yes.", [], "")
+    (None, 'Yes.', ())
+    """
+    if not content.lstrip().startswith(_OPEN):
+        return None, content, tuple(stretches)
+    begin, end = content.find(_OPEN) + len(_OPEN), content.find(_CLOSE)
+    if end < 0:
+        raise RecordError(
+            "open <think>",
+            f"{where} begins with <think>, which is never closed",
+            hint="the answer was cut: leave it out",
+        )
+    answer = content[end + len(_CLOSE) :].lstrip("\n")
+    cut = len(content) - len(answer)
+    if any(each.start < cut for each in stretches):
+        raise RecordError(
+            "flags in <think>",
+            f"{where}: a stretch with a weight of its own begins in the reasoning",
+            hint="put the reasoning into reasoning_content, or pass inline_think=False",
+        )
+    kept = tuple(Stretch(each.start - cut, each.stop - cut, each.weight) for each in stretches)
+    return content[begin:end].strip("\n"), answer, kept

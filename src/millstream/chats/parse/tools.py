@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from millstream.chats.parse.conversation import Message, ToolCall
-from millstream.chats.parse.fields import Row, encodable, from_json, items, mapping, needed, text, text_or_none
+from millstream.chats.parse.row_fields import Row, encodable, from_json, items, mapping, needed, text, text_or_none
+from millstream.chats.parse.row_types import Message, ToolCall
 from millstream.errors import RecordError
 
 NO_CALL = "tool result without call"
@@ -81,7 +81,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def check_results(messages: Sequence[Message], *, calls_in_text: bool = False) -> None:
-    """See that every tool result answers a call of the assistant message before it.
+    """Check that every tool result answers a call of the assistant message before it.
 
     With `calls_in_text` that message need not list its calls: they may be spelled in its content.
     """
