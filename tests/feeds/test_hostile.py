@@ -27,7 +27,7 @@ from millstream.feeds.admission import admission, journaled
 from millstream.feeds.shards import ProducerFolder
 from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts
-from millstream.rollouts.fields import ALIASES, FIELDS, SIDES
+from millstream.rollouts.record import ALIASES, FIELDS, SIDES
 
 LIVE = {"groups_per_batch": 1, "group_size": 1, "timeout_s": 20, "max_staleness": 5}
 GOOD = record(8, policy_version=0)

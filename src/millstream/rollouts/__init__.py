@@ -5,18 +5,16 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "block": "RolloutBlock",
+        "block": "EQUAL_WITHIN FINISHES KINDS NAMED_REWARD ROW_COLUMNS Id RolloutBlock",
+        "check": "shown",
         "codec": "ROLLOUTS_SUFFIX Part decode decode_all encode encode_parts iter_blocks",
-        "columns": "EQUAL_WITHIN FINISHES KINDS NAMED_REWARD ROW_COLUMNS Id",
-        "faults": "shown",
-        "fields": "holds_rollouts",
         "files": "RolloutChunk read_rollouts write_rollouts",
-        "groups": "Groups",
+        "groups": "RolloutSummary",
+        "lint": "lint_rollouts",
         "parse": "OnBad block_of",
         "reads": "OWN_SUFFIXES find_rollouts",
-        "record": "Rollout",
+        "record": "Rollout holds_rollouts",
         "repeats": "content_hash",
         "sides": "notes_of",
-        "summary": "RolloutSummary",
     },
 )

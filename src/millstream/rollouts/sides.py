@@ -1,6 +1,6 @@
 """Records of a prompt and its completion, as TRL and prime-rl have them -> records of one sequence of tokens.
 
-What they say of the completion alone is put behind zeros for the prompt, which is never trained on. What is assumed of
+What they say of the completion alone follows zeros for the prompt, which is never trained on. What is assumed of
 them or not used is noted in `extra`, and counted where they come in: nothing of that is silent.
 """
 
@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import TOKEN_COLUMNS
-from millstream.rollouts.faults import Fault, shown
-from millstream.rollouts.fields import ALIASES, MASKS, SIDES
-from millstream.rollouts.ragged import arrays_of
+from millstream.rollouts.block import TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.check import Fault, shown
+from millstream.rollouts.record import ALIASES, MASKS, SIDES
+from millstream.rollouts.token_columns import arrays_of
 
 Record = Mapping[str, Any]
 _BESIDE = "give prompt_ids and completion_ids, or token_ids with loss_mask or prompt_len"
@@ -45,7 +44,7 @@ def as_sequence(record: Record, place: int) -> Record:
     ids = next((value for name, value in record.items() if _field(name) == "token_ids"), None)
     length = record["prompt_len"]
     if ids is None or not hasattr(ids, "__len__") or not isinstance(length, int | np.integer) or length < 0:
-        return record  # whoever lays out the columns says what is wrong with it
+        return record  # `collect` says what is wrong with it
     rest = {name: value for name, value in record.items() if _field(name) != "loss_mask"}
     return {**rest, "loss_mask": np.arange(len(ids)) >= length}
 
@@ -66,7 +65,7 @@ def _joined(record: Record, place: int) -> Record:
         if field in made:
             raise Fault(place, "named twice", f"{name!r} says {field} once more", "give one of them")
         whole = field in TOKEN_COLUMNS and field != "routed_experts"
-        made[field] = _behind(record[name], name, prompt, completion, place) if whole else record[name]
+        made[field] = _after_prompt(record[name], name, prompt, completion, place) if whole else record[name]
     made["token_ids"] = np.concatenate([prompt, completion])
     mask = _mask(record, prompt, completion, place)
     if "loss_mask" in made and (masks := [name for name in MASKS if record.get(name) is not None]):
@@ -139,8 +138,8 @@ def _mask(record: Record, prompt: Any, completion: Any, place: int) -> npt.NDArr
     return np.concatenate([np.zeros(len(prompt), np.int64), mask])
 
 
-def _behind(value: Any, name: str, prompt: Any, completion: Any, place: int) -> Any:
-    """Values of the completion behind zeros; those of all tokens, or of the whole rollout, as they are."""
+def _after_prompt(value: Any, name: str, prompt: Any, completion: Any, place: int) -> Any:
+    """Values of the completion after zeros; those of all tokens, or of the whole rollout, as they are."""
     if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping):
         return value
     if len(value) == len(prompt) + len(completion) or (name == "policy_version" and len(value) == 2):
