@@ -23,7 +23,8 @@ from laws import examples
 from millstream import LossWarning, MemoryFeed, RolloutDataLoader
 from millstream.errors import MillstreamError, RecordError
 from millstream.feeds import HttpFeed, SpoolFeed
-from millstream.feeds.admission import admission, journaled
+from millstream.feeds.admission import admission
+from millstream.feeds.admission import follower as follower_module
 from millstream.feeds.shards import ProducerFolder
 from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts
@@ -307,7 +308,7 @@ def test_a_rollout_that_admission_fails_over_is_set_aside_and_counted_in_every_r
 
 
 def test_a_rank_that_follows_passes_over_what_was_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (admission, journaled):
+    for module in (admission, follower_module):
         monkeypatch.setattr(module, "content_hash", fails_over("5"))
     poisoned(tmp_path)
     settings: dict[str, Any] = {"batch_size": 4, "framework": "numpy", "cache_dir": tmp_path / "run"}
