@@ -10,7 +10,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, StateError, StoreError
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import log
-from millstream.feeds.redis_stream import RedisStream
+from millstream.feeds.redis import RedisStream
 from millstream.rollouts import RolloutBlock, iter_blocks
 from millstream.stages import Deadline, poll
 from millstream.stats import Ledger
@@ -78,7 +78,7 @@ class RedisFeed:
                 return []
 
     def seek(self, cursor: Cursor) -> None:
-        """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        """Continue after a place where a state was saved; if the server lost its memory since, at its new beginning."""
         place = _order(cursor["entry"]) if cursor["stream"] == self._id else (0, 0)
         self._held = deque(entry for entry in self._held if _order(entry) <= place)
         self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
@@ -121,7 +121,7 @@ class RedisFeed:
         return {**self._counts.counts, "reconnected": self._stream.reconnected}
 
     def close(self) -> None:
-        """Close the connection; who waits in `receive` gets nothing."""
+        """Close the connection; a waiting `receive` gives nothing."""
         self._closing.set()
         self._stream.close()
 
@@ -135,7 +135,7 @@ class RedisFeed:
         return bool(producers) and all(each == b"closed" for each in producers) and not further
 
     def _read(self, timeout_s: float) -> Entries:
-        """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
+        """The entries after the last; waits a little for them, so that it is noticed when there will be none."""
         self._be_only()
         if self._id is None:
             self._start()
@@ -153,7 +153,7 @@ class RedisFeed:
             return []
         if released is not None and _order(self._last) < _order(released.decode()):
             raise StateError(
-                f"Redis: {self._stream.name}: entries behind {self._last} were released, up to {released.decode()}",
+                f"Redis: {self._stream.name}: entries after {self._last} were released, up to {released.decode()}",
                 hint="resume from the last committed state",
             )
         if self._follow:
@@ -193,13 +193,13 @@ class RedisFeed:
         return pipeline.set(self._stream.key("received"), self._last)
 
     def _be_only(self) -> None:
-        """Refuse to take what somebody else takes, too; who has just ended may take a moment to be gone."""
+        """Refuse to take what another consumer takes, too; one that has just ended may take a moment to be gone."""
         if self._is_only:
             return
         pauses_s = (_FOLLOW_S, _FOLLOW_S)
         alone = poll(lambda: not self._stream.has_other_consumer() or None, Deadline(_GONE_S), pauses_s=pauses_s)
         if alone is None:
-            self._stream.client.close()  # of two that come at once, one may go on
+            self._stream.client.close()  # of two that come at once, one may stay
             raise BusyError(
                 f"Redis: {self._stream.name}: another consumer takes from this stream",
                 hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
@@ -235,7 +235,7 @@ class RedisFeed:
                     break
                 raise
             before, last = self._cursor(last), name.decode()
-            arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=self._cursor(last))
+            arrivals += arrivals_of(blocks, skipped=skipped, before=before, after=self._cursor(last))
             skipped = 0
             if not self._follow:
                 self._held.append(last)
@@ -249,10 +249,10 @@ class RedisFeed:
         try:
             producer, number = fields[b"producer"], int(fields[b"number"])
             blocks = [block for block, _ in iter_blocks(fields[b"blocks"])]
-        except Exception as error:  # anybody may have added it
+        except Exception as error:  # any client may have added it
             said = f"Redis: {self._stream.name}: entry {name.decode()} is damaged: {error}"
             if self._on_bad == "error":
-                raise StoreError(said, hint='on_bad="skip" counts damaged entries and goes on') from error
+                raise StoreError(said, hint='on_bad="skip" counts damaged entries and continues') from error
             log.warning("%s; left out", said)
             self._counts.add("damaged")
             return []
