@@ -221,7 +221,7 @@ def test_a_record_of_a_list_or_a_file_is_refused_or_read(seed: int) -> None:
 @given(seed=st.integers(0, 2**63))
 @examples(60)
 def test_a_block_that_passed_no_door_is_put_aside_or_trained_on(seed: int) -> None:
-    """As an older version, or whoever can write to the spool, may have left it there."""
+    """As an older version, or any process that can write to the spool, may have left it there."""
     chance, block = random.Random(seed), block_of(record(0, policy_version=0, rewards={"a": 1.0}, extra={"b": 1}))
     rows, tokens = dict(block.rows), dict(block.tokens)
     for _ in range(chance.choice((1, 2))):

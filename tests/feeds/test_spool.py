@@ -389,7 +389,7 @@ def test_a_producer_that_dies_at_any_operation_of_the_disk_has_what_was_flushed(
 
 
 def test_a_spool_that_ends_before_anything_came_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A trainer that goes on before its new producers are there would end without a word."""
+    """A trainer that starts before its new producers are there would end without a warning."""
     filled(tmp_path, range(2), producer="old")
     feed = SpoolFeed(tmp_path)
     feed.release(receive_all(feed)[-1].cursor)

@@ -80,11 +80,11 @@ class RedisStream:
             socket_connect_timeout=5,
             retry=Retry(NoBackoff(), 0),
             protocol=2,
-            redis_connect_func=self._introduced if consumes else None,
+            redis_connect_func=self._set_name if consumes else None,
         )
         self._server = Reconnect(f"Redis at {address}", patience_s, AWAY)
 
-    def _introduced(self, connection: Any) -> None:
+    def _set_name(self, connection: Any) -> None:
         """Give the connection a name; a server that refuses does not list other connections either."""
         connection.on_connect()
         with suppress(redis.exceptions.ResponseError):
@@ -120,18 +120,18 @@ class RedisStream:
 
     def ask(self, act: Callable[[], Value]) -> Value:
         """Ask the server, as long as patience lasts."""
-        return self._server.ask(lambda: self._understood(act))
+        return self._server.ask(lambda: self._with_our_errors(act))
 
     def ask_until(self, deadline: Deadline, act: Callable[[], Value]) -> Value | None:
         """Ask the server until a deadline; None: it is away, and patience still lasts."""
-        return self._server.ask_until(deadline, lambda: self._understood(act))
+        return self._server.ask_until(deadline, lambda: self._with_our_errors(act))
 
     def close(self) -> None:
         """Close the connection, and wait no longer for a server that is away."""
         self._server.stop()
         self.client.close()
 
-    def _understood(self, act: Callable[[], Value]) -> Value:
+    def _with_our_errors(self, act: Callable[[], Value]) -> Value:
         try:
             return act()
         except redis.exceptions.AuthenticationError as error:

@@ -258,12 +258,12 @@ class SpoolFeed:
             if self._on_bad == "error":
                 hint = 'on_bad="skip" moves damaged shards away, counts them and continues'
                 raise StoreError(f"{path}: {error.message}", hint=hint) from error
-            self._put_aside(shard, error)
+            self._quarantine(shard, error)
             return []
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}", hint="look at the permissions and the disk") from error
 
-    def _put_aside(self, shard: Shard, error: MillstreamError) -> None:
+    def _quarantine(self, shard: Shard, error: MillstreamError) -> None:
         self._counts.add("damaged")
         log.warning("%s: damaged, left out: %s", self._path(shard), error.message)
         if self._writer is not None:

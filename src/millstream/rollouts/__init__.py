@@ -8,6 +8,7 @@ __getattr__, __dir__, __all__ = lazy(
         "block": "EQUAL_WITHIN FINISHES KINDS NAMED_REWARD ROW_COLUMNS Id RolloutBlock",
         "check": "shown",
         "codec": "ROLLOUTS_SUFFIX Part decode decode_all encode encode_parts iter_blocks",
+        "completions": "notes_of",
         "files": "RolloutChunk read_rollouts write_rollouts",
         "groups": "RolloutSummary",
         "lint": "lint_rollouts",
@@ -15,6 +16,5 @@ __getattr__, __dir__, __all__ = lazy(
         "reads": "OWN_SUFFIXES find_rollouts",
         "record": "Rollout holds_rollouts",
         "repeats": "content_hash",
-        "sides": "notes_of",
     },
 )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from millstream.rollouts.codec import encode as encode
     from millstream.rollouts.codec import encode_parts as encode_parts
     from millstream.rollouts.codec import iter_blocks as iter_blocks
+    from millstream.rollouts.completions import notes_of as notes_of
     from millstream.rollouts.files import RolloutChunk as RolloutChunk
     from millstream.rollouts.files import read_rollouts as read_rollouts
     from millstream.rollouts.files import write_rollouts as write_rollouts
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from millstream.rollouts.record import Rollout as Rollout
     from millstream.rollouts.record import holds_rollouts as holds_rollouts
     from millstream.rollouts.repeats import content_hash as content_hash
-    from millstream.rollouts.sides import notes_of as notes_of
 
 __all__ = [
     "EQUAL_WITHIN",

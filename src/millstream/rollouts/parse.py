@@ -21,10 +21,10 @@ from millstream.errors import RecordError, SourceError
 from millstream.rollouts.block import ROW_COLUMNS, TOKEN_COLUMNS, RolloutBlock
 from millstream.rollouts.check import LOGPROBS, Fault, check_layout, check_names, check_numbers
 from millstream.rollouts.collect import collect
+from millstream.rollouts.completions import as_sequence
 from millstream.rollouts.record import id_of
 from millstream.rollouts.repeats import Repeats
 from millstream.rollouts.row_columns import check_extra
-from millstream.rollouts.sides import as_sequence
 
 OnBad: TypeAlias = Literal["error", "skip", "quarantine"]
 Where: TypeAlias = str | Callable[[int], str]

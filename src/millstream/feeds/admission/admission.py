@@ -148,7 +148,7 @@ class Admission:
         for group in joined:
             if memory.gathering[group].is_complete(self.rules):
                 _close(memory, self.rules, memory.gathering[group])
-        while self._is_crowded() and not self._has_a_batch():
+        while self._is_crowded() and not self.has_a_batch:
             if not memory.gathering:
                 raise BudgetError(
                     f"admission holds as much as it may, and no batch can be cut of it: {self.waiting_for()}",
@@ -235,9 +235,6 @@ class Admission:
     @property
     def has_a_batch(self) -> bool:
         """Whether complete groups are enough for a batch, if all of them are fresh enough."""
-        return self._has_a_batch()
-
-    def _has_a_batch(self) -> bool:
         memory = self._memory
         line = takeable(memory.ready, self.rules, memory.step, memory.line, memory.now, ended=False)
         return self._size.fill(line, self._size.room)[1]
@@ -259,7 +256,7 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether a batch can be cut and no more should be received before."""
-        return self._is_crowded() and self._has_a_batch()
+        return self._is_crowded() and self.has_a_batch
 
     @property
     def held(self) -> int:

@@ -39,7 +39,7 @@ def as_sequence(record: Record, place: int) -> Record:
     """
     if record.get("prompt_ids") is not None or record.get("completion_ids") is not None:
         return _joined(record, place)
-    if record.get("prompt_len") is None or any(_field(name) == "loss_mask" for name in _said(record)):
+    if record.get("prompt_len") is None or any(_field(name) == "loss_mask" for name in _given(record)):
         return record
     ids = next((value for name, value in record.items() if _field(name) == "token_ids"), None)
     length = record["prompt_len"]
@@ -52,13 +52,13 @@ def as_sequence(record: Record, place: int) -> Record:
 def _joined(record: Record, place: int) -> Record:
     if missing := [name for name in ("prompt_ids", "completion_ids") if record.get(name) is None]:
         raise Fault(place, "missing field", f"it has no {missing[0]!r}", _BESIDE)
-    if twice := [name for name in _said(record) if _field(name) == "token_ids" and name not in SIDES]:
+    if twice := [name for name in _given(record) if _field(name) == "token_ids" and name not in SIDES]:
         raise Fault(place, "named twice", f"{twice[0]!r} and 'prompt_ids' both say the tokens", _BESIDE)
     record, carried = _usable(record, place)
     prompt, completion = (_numbers(record[name], name, "I", place) for name in ("prompt_ids", "completion_ids"))
     _check_prompt(record, prompt, place)
     made: dict[str, Any] = {}
-    for name in _said(record):
+    for name in _given(record):
         field = SIDES.get(name, _field(name))
         if name in ("prompt_ids", "completion_ids", "prompt_mask", *MASKS):
             continue
@@ -85,7 +85,7 @@ def _joined(record: Record, place: int) -> Record:
 def _usable(record: Record, place: int) -> tuple[Record, dict[str, Any]]:
     """The record with what has another form here, and what is only carried along."""
     usable, carried = dict(record), dict[str, Any]()
-    logprobs = [name for name in _said(record) if SIDES.get(name, _field(name)) == "sampling_logprobs"]
+    logprobs = [name for name in _given(record) if SIDES.get(name, _field(name)) == "sampling_logprobs"]
     if _OLD in logprobs and len(logprobs) > 1:  # a trainer's own: those of the engine are the truer ones
         del usable[_OLD]
         carried[_NOTED] = [_NOT_OLD]
@@ -171,7 +171,7 @@ def _numbers(value: Any, name: str, code: str, place: int) -> npt.NDArray[Any]:
         raise Fault(place, fault.reason, fault.found, fault.hint) from None
 
 
-def _said(record: Record) -> Iterable[str]:
+def _given(record: Record) -> Iterable[str]:
     return (name for name, value in record.items() if value is not None)
 
 

@@ -106,7 +106,7 @@ def test_a_state_stays_as_it_is_when_its_admission_goes_on() -> None:
     admission.arrive(row("a", 1, versions=(0,)), now=0)
     state = admission.state()
     before = copy.deepcopy(state.fields)
-    assert admission.cut(0, 1, now=0) is None  # it is stale by now: nobody waits for index 1
+    assert admission.cut(0, 1, now=0) is None  # it is stale by now: index 1 is not waited for
     assert admission.state().fields["line"] == [0, [1]]
     assert state.fields == before
 
