@@ -135,7 +135,7 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.resumed.arrive(rows(row(f"ahead {number}", f"ahead {number}", versions=(version,))), self.now)
         assert mark.state().fields == before
         assert self.resumed.at(mark).counters == self.admission.counters
-        self.resumed.go_back(mark)
+        self.resumed.rewind(mark)
         assert self.resumed.state().fields == before
 
     @rule()

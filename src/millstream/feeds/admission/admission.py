@@ -307,9 +307,9 @@ class Admission:
         """The present, as a place to go back to."""
         return AdmissionMark(self._memory.mark(), self._vetted)
 
-    def go_back(self, mark: AdmissionMark) -> None:
+    def rewind(self, mark: AdmissionMark) -> None:
         """Stand at a mark: nothing that came or was cut since has happened."""
-        self._memory, self._vetted = mark.memory.go_back(), mark.vetted
+        self._memory, self._vetted = mark.memory.rewind(), mark.vetted
 
     def at(self, mark: AdmissionMark) -> Admission:
         """What was decided until a mark, to be looked at."""

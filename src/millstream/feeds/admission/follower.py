@@ -135,10 +135,10 @@ class FollowerAdmission:
         replay = None if self._replay is None else self._replay.copy()
         return FollowerMark(self, dict(self._held), self._gone.mark(), replay, self._groups, self.received)
 
-    def go_back(self, mark: FollowerMark) -> None:
+    def rewind(self, mark: FollowerMark) -> None:
         """Stand at a mark, but for the journal: what was cut since is cut again."""
         self._held, self._groups, self.received = dict(mark.held), mark.groups, mark.received
-        self._gone.go_back(mark.gone)
+        self._gone.rewind(mark.gone)
         self._replay, self._next, self.withdrawn = None if mark.replay is None else mark.replay.copy(), None, None
 
     def at(self, mark: FollowerMark) -> FollowerAdmission:

@@ -104,7 +104,7 @@ class RecentKeys(Generic[Thing]):
     >>> recent.add(2)
     >>> list(recent), 0 in recent, list(recent.at(mark))
     ([1, 2], False, [0, 1])
-    >>> recent.go_back(mark)
+    >>> recent.rewind(mark)
     >>> list(recent)
     [0, 1]
     """
@@ -153,7 +153,7 @@ class RecentKeys(Generic[Thing]):
             self._changes = deque()
         return self._settled + len(self._changes)
 
-    def go_back(self, mark: int) -> None:
+    def rewind(self, mark: int) -> None:
         """Undo everything since a mark."""
         assert self._changes is not None
         while self._settled + len(self._changes) > mark:
@@ -176,7 +176,7 @@ class RecentKeys(Generic[Thing]):
         then: RecentKeys[Thing] = RecentKeys(self._remember)
         then._things, then._settled = self._things.copy(), self._settled
         then._changes = deque(self._changes or ())
-        then.go_back(mark)
+        then.rewind(mark)
         return then
 
 
@@ -224,10 +224,10 @@ class SeenRollouts:
         """The present, as a place to go back to."""
         return self._held.copy(), self._gone.mark()
 
-    def go_back(self, mark: tuple[dict[Key, int], int]) -> None:
+    def rewind(self, mark: tuple[dict[Key, int], int]) -> None:
         """Undo everything since a mark."""
         self._held = mark[0].copy()
-        self._gone.go_back(mark[1])
+        self._gone.rewind(mark[1])
 
     def settle(self, mark: tuple[dict[Key, int], int]) -> None:
         """Nothing before a mark is undone any more."""

@@ -171,10 +171,10 @@ class MemoryMark:
     seen: Any
     closed: int
 
-    def go_back(self) -> Memory:
+    def rewind(self) -> Memory:
         """The memory of then, to be changed; nothing of the present is left."""
-        self.memory.seen.go_back(self.seen)
-        self.memory.closed.go_back(self.closed)
+        self.memory.seen.rewind(self.seen)
+        self.memory.closed.rewind(self.closed)
         return self.memory.mark().memory
 
     def settle(self) -> None:

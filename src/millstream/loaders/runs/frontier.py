@@ -228,7 +228,7 @@ class Frontier:
             number = next(number for number, each in enumerate(bases) if each is base)
             while len(self.ahead) > number:
                 self.ahead.pop()
-            self.decide.go_back(base.mark)
+            self.decide.rewind(base.mark)
             self.line.put_back([arrival for each in bases[number:] for arrival in each.since], base.cursor)
             self.base, self.trying, self.failed = self._new_base(), None, None
 
