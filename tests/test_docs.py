@@ -20,7 +20,7 @@ from millstream import ConversationDataLoader, Rollout, RolloutDataLoader, error
 from millstream.cli.main import VERBS, main, verb_module
 from millstream.feeds.admission import AdmissionRules
 from millstream.feeds.admission.admission import LATE
-from millstream.feeds.admission.arrivals import COMPLAINTS, REPEATED
+from millstream.feeds.admission.refusals import COMPLAINTS, REPEATED
 from millstream.loaders import ChatKeywords, SharedKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords

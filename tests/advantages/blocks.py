@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from millstream.rollouts import RolloutBlock
-from millstream.rollouts.columns import TOKEN_COLUMNS
+from millstream.rollouts.block import TOKEN_COLUMNS
 
 GROUPED = ["grpo", "dr_grpo", "rloo", "leave_one_out", "opo", "passk", "reinforce++-baseline"]
 """Estimators that compare rollouts of a group."""

@@ -9,9 +9,8 @@ import numpy as np
 
 from advantages.blocks import random_block
 from millstream.advantages import AdvantageSettings, compute_advantages, correction_weights, masked_counts
-from millstream.advantages.kl import kl_divergence
-from millstream.advantages.ragged import masked_sums
-from millstream.advantages.whiten import whiten
+from millstream.advantages.masked import masked_sums, whiten
+from millstream.advantages.rewards import kl_divergence
 from millstream.batches import MeanOf
 from millstream.batches.rollout_loss import StepLoss
 from millstream.rollouts import KINDS, RolloutBlock

@@ -18,8 +18,9 @@ from millstream.advantages import (
 )
 from millstream.errors import LoaderError, RecordError
 from millstream.feeds.admission import AdmissionRules
-from millstream.feeds.admission.sampling import why_flat
-from millstream.rollouts import EQUAL_WITHIN, FINISHES, KINDS, Groups, RolloutBlock, read_rollouts
+from millstream.feeds.admission.refusals import why_flat
+from millstream.rollouts import EQUAL_WITHIN, FINISHES, KINDS, RolloutBlock, read_rollouts
+from millstream.rollouts.groups import Groups
 
 LENGTH = FINISHES.index("length")
 BASELINE = KINDS.index("baseline")

@@ -11,9 +11,9 @@ import pytest
 from millstream.advantages import Overlong, adapt_beta, correction_weights
 from millstream.advantages.baselines import dr_grpo, grpo, leave_one_out, opo, passk, reinforce_baseline, rloo
 from millstream.advantages.correction import ratios, sequence_ratios
-from millstream.advantages.kl import kl_divergence
+from millstream.advantages.masked import whiten
 from millstream.advantages.returns import discounted_returns, gae, remax
-from millstream.advantages.whiten import whiten
+from millstream.advantages.rewards import kl_divergence
 
 REWARDS = np.array([1, 0, 0, 1, 0.5, 0.5, 0.5, 0.5, 2, 1, 0, -1])
 GROUPS = np.repeat([0, 1, 2], 4)

@@ -36,7 +36,7 @@ def consume(where: str, settings: dict[str, Any], cursor: Any) -> None:
 
 
 def main() -> None:
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody has to wait for the dead
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel reaps ended children
     for line in sys.stdin:
         what, file, arguments = json.loads(line)
         child = os.fork()

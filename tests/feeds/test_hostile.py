@@ -23,11 +23,12 @@ from laws import examples
 from millstream import LossWarning, MemoryFeed, RolloutDataLoader
 from millstream.errors import MillstreamError, RecordError
 from millstream.feeds import HttpFeed, SpoolFeed
-from millstream.feeds.admission import admission, journaled
+from millstream.feeds.admission import admission
+from millstream.feeds.admission import follower as follower_module
 from millstream.feeds.shards import ProducerFolder
 from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of, content_hash, encode, read_rollouts
-from millstream.rollouts.fields import ALIASES, FIELDS, SIDES
+from millstream.rollouts.record import ALIASES, FIELDS, SIDES
 
 LIVE = {"groups_per_batch": 1, "group_size": 1, "timeout_s": 20, "max_staleness": 5}
 GOOD = record(8, policy_version=0)
@@ -220,7 +221,7 @@ def test_a_record_of_a_list_or_a_file_is_refused_or_read(seed: int) -> None:
 @given(seed=st.integers(0, 2**63))
 @examples(60)
 def test_a_block_that_passed_no_door_is_put_aside_or_trained_on(seed: int) -> None:
-    """As an older version, or whoever can write to the spool, may have left it there."""
+    """As an older version, or any process that can write to the spool, may have left it there."""
     chance, block = random.Random(seed), block_of(record(0, policy_version=0, rewards={"a": 1.0}, extra={"b": 1}))
     rows, tokens = dict(block.rows), dict(block.tokens)
     for _ in range(chance.choice((1, 2))):
@@ -307,7 +308,7 @@ def test_a_rollout_that_admission_fails_over_is_set_aside_and_counted_in_every_r
 
 
 def test_a_rank_that_follows_passes_over_what_was_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (admission, journaled):
+    for module in (admission, follower_module):
         monkeypatch.setattr(module, "content_hash", fails_over("5"))
     poisoned(tmp_path)
     settings: dict[str, Any] = {"batch_size": 4, "framework": "numpy", "cache_dir": tmp_path / "run"}

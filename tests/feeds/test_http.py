@@ -17,8 +17,7 @@ from feeds.transports import SMALL, numbers_of, receive_all, receive_some, recor
 from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.feeds import Control, HttpFeed, SpoolFeed, open_source
 from millstream.feeds.http import HttpSource
-from millstream.feeds.http_feed import _status_of
-from millstream.feeds.inbox import Inbox
+from millstream.feeds.http_feed import Inbox, _status_of
 from millstream.rollouts import block_of, encode
 
 BLOCKS = "application/octet-stream"

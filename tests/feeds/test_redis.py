@@ -138,7 +138,7 @@ def test_a_producer_waits_for_room_and_nothing_is_trimmed(redis_server: RedisSer
 def test_what_was_received_before_a_place_still_counts_as_received_behind_a_seek(
     redis_server: RedisServer, name: str, client: Any
 ) -> None:
-    """Else producers would wait for room that nobody makes."""
+    """Else producers would wait for room that is never made."""
     feed, source = RedisFeed(redis_server.url(name)), RedisSource(redis_server.url(name), gather=ONE)
     for number in range(3):
         source.put(record(number))

@@ -1,4 +1,4 @@
-"""A spool: whole shards or none, one order for ever, and nothing removed that a committed state still needs."""
+"""A spool: whole shards or none, one lasting order, and nothing removed that a committed state still needs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ import pytest
 
 from feeds.transports import SMALL, as_json, has_ended, numbers_of, receive_all, receive_some, record, records
 from millstream.errors import BusyError, LoaderError, StateError, StoreError
-from millstream.feeds import ArrivalLog, Control, Gather, SpoolFeed, arrivals, discovery, spool
-from millstream.feeds.discovery import Discovery
+from millstream.feeds import ArrivalLog, Control, Gather, SpoolFeed, arrival_log, spool
+from millstream.feeds import shards as shards_module
+from millstream.feeds.shards import ShardDiscovery
 from millstream.feeds.spool import SpoolSource
 from millstream.storage import Bytes, LogReader, disk
 from store.crash import Crash, FailingDisk
@@ -122,8 +123,8 @@ def test_what_else_lies_in_a_spool_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_quiet_is_not_listed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path, range(2), producer="one")
-    monkeypatch.setattr(discovery, "_SETTLED_S", -1.0)
-    looking = Discovery(tmp_path, {})
+    monkeypatch.setattr(shards_module, "_SETTLED_S", -1.0)
+    looking = ShardDiscovery(tmp_path, {})
     assert len(looking.untaken()) == 2
     monkeypatch.setattr(Path, "iterdir", None)
     assert len(looking.untaken()) == 2
@@ -163,7 +164,7 @@ def test_there_is_one_consumer_and_others_follow_it(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_was_left_behind_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "COMPACT_AFTER", 1)
+    monkeypatch.setattr(arrival_log, "COMPACT_AFTER", 1)
     feed, follower = SpoolFeed(tmp_path), SpoolFeed(tmp_path, follow=True)
     filled(tmp_path, range(4))
     came = receive_all(feed)
@@ -286,13 +287,13 @@ def test_a_damaged_line_ends_the_log_and_is_told(tmp_path: Path, caplog: pytest.
 def test_a_log_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
     SpoolFeed(tmp_path / "spool").close()
     path = tmp_path / "spool" / "arrivals.log"
-    reader = LogReader(path, arrivals.START)
+    reader = LogReader(path, arrival_log.START)
     assert len(list(reader)) == 1
     with path.open("ab") as file:
         file.write(reader.position.after({"arrived": [["..", "000001-00000000"]]})[0])
-    with pytest.raises(StoreError, match="nobody here wrote"):
+    with pytest.raises(StoreError, match="a line of an unknown kind"):
         SpoolFeed(tmp_path / "spool")
-    with pytest.raises(StoreError, match="nobody here wrote"):
+    with pytest.raises(StoreError, match="a line of an unknown kind"):
         SpoolFeed(tmp_path / "spool", follow=True)
 
 
@@ -328,7 +329,7 @@ def dying(work: Callable[[Path], None], first: Path, power: str) -> Iterator[Pat
 def test_a_trainer_that_dies_at_any_operation_of_the_disk_goes_on_at_its_last_state(
     power: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "COMPACT_AFTER", 2)
+    monkeypatch.setattr(arrival_log, "COMPACT_AFTER", 2)
     monkeypatch.setattr(spool, "MOST_BYTES", 1)  # a shard at a time
     filled(tmp_path / "first", range(3), producer="one")
     filled(tmp_path / "first", range(3, 6), producer="two")
@@ -388,7 +389,7 @@ def test_a_producer_that_dies_at_any_operation_of_the_disk_has_what_was_flushed(
 
 
 def test_a_spool_that_ends_before_anything_came_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A trainer that goes on before its new producers are there would end without a word."""
+    """A trainer that starts before its new producers are there would end without a warning."""
     filled(tmp_path, range(2), producer="old")
     feed = SpoolFeed(tmp_path)
     feed.release(receive_all(feed)[-1].cursor)

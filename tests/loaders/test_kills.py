@@ -19,7 +19,7 @@ from feeds.redis_server import RedisServer
 from loaders.killed import Plan, make_rollouts, opened, train, trained_on, write
 from loaders.kills import Outcome, Siege, judge, plan_over
 from millstream import ClosedError, StoreError
-from millstream.feeds import arrivals
+from millstream.feeds import arrival_log
 from millstream.storage import disk
 from store.crash import Crash, FailingDisk
 
@@ -65,7 +65,7 @@ def filled(folder: Path) -> Plan:
 
 @pytest.fixture
 def small_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrivals, "COMPACT_AFTER", 2)
+    monkeypatch.setattr(arrival_log, "COMPACT_AFTER", 2)
     monkeypatch.setattr(disk, "sync", lambda fd: None)  # faster; where the power fails, that is played
 
 

@@ -106,7 +106,7 @@ def test_mutated_bytes_are_refused_with_a_reason(seed: int, whole: bool) -> None
 
 
 def resealed(head: Any, columns: bytes, total: int | None = None) -> bytes:
-    """What somebody who knows the format could send: any head over any columns, with the right checksum for them."""
+    """What a sender that knows the format could send: any head over any columns, with the right checksum for them."""
     written = head if isinstance(head, bytes) else json.dumps(head).encode()
     body = bytes(-(32 + len(written)) % 64) + columns
     frame = struct.pack("<8sIIQ", b"\x89MLSR\r\n\x1a", 1, len(written), total or 32 + len(written) + len(body))
@@ -208,7 +208,7 @@ def test_columns_full_of_anything_are_refused_or_read() -> None:
 
 @pytest.mark.parametrize("name", ["full", "plain"])
 def test_the_format_is_pinned(name: str) -> None:
-    """A block that was written once is read for ever, and written as it was."""
+    """A block that was written once stays readable, and is written as it was."""
     data = (GOLDEN / f"{name}.rollouts").read_bytes()
     assert encode(decode(data)) == data == encode(golden(name))
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from millstream.rollouts.fields import ALIASES, FINISH_WORDS, SIDES
+from millstream.rollouts.record import ALIASES, FINISH_WORDS, SIDES
 
-FORMATS = Path(__file__).parents[2] / "docs" / "formats.md"
+FORMATS = Path(__file__).parents[2] / "docs" / "reference" / "formats.md"
 
 
 def test_every_other_name_is_documented() -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from millstream import RecordError, RolloutDataLoader
-from millstream.rollouts import Rollout, block_of, read_rollouts
-from millstream.rollouts.lint import lint_rollouts
-from millstream.rollouts.lint.rules import PROBLEMS
+from millstream.rollouts import Rollout, block_of, lint_rollouts, read_rollouts
+from millstream.rollouts.lint import PROBLEMS
 from millstream.stats import LintReport
 from millstream.stats.findings import Finding
 from millstream.tokens import CharTokenizer

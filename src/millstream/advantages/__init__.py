@@ -9,9 +9,8 @@ __getattr__, __dir__, __all__ = lazy(
         "correction": "correction_weights",
         "estimators": "Estimate Scored find_estimator register_estimator",
         "groups": "GroupedRewards group_codes",
-        "kl": "adapt_beta",
-        "ragged": "masked_counts",
-        "settings": "AdvantageSettings",
-        "shaping": "Overlong is_number",
+        "masked": "masked_counts",
+        "rewards": "adapt_beta",
+        "settings": "AdvantageSettings Overlong is_number",
     },
 )

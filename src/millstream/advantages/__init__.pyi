@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from millstream.advantages.estimators import register_estimator as register_estimator
     from millstream.advantages.groups import GroupedRewards as GroupedRewards
     from millstream.advantages.groups import group_codes as group_codes
-    from millstream.advantages.kl import adapt_beta as adapt_beta
-    from millstream.advantages.ragged import masked_counts as masked_counts
+    from millstream.advantages.masked import masked_counts as masked_counts
+    from millstream.advantages.rewards import adapt_beta as adapt_beta
     from millstream.advantages.settings import AdvantageSettings as AdvantageSettings
-    from millstream.advantages.shaping import Overlong as Overlong
-    from millstream.advantages.shaping import is_number as is_number
+    from millstream.advantages.settings import Overlong as Overlong
+    from millstream.advantages.settings import is_number as is_number
 
 __all__ = [
     "AdvantageSettings",

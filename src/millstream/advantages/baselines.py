@@ -11,8 +11,7 @@ from typing import Literal
 import numpy as np
 
 from millstream.advantages.groups import GroupedRewards
-from millstream.advantages.ragged import Array, Doubles
-from millstream.advantages.whiten import Whitening, whiten_rows
+from millstream.advantages.masked import Array, Doubles, Whitening, whiten_rows
 from millstream.errors import LoaderError
 from millstream.rollouts import EQUAL_WITHIN
 
@@ -91,7 +90,7 @@ def passk(
     """
     found = GroupedRewards.of(rewards, groups, tol)
     order, first, last = _by_reward(found)
-    second = np.where(first, order, np.roll(order, 1))  # whoever stands before in the same group
+    second = np.where(first, order, np.roll(order, 1))  # the one before in the same group
     gains = np.zeros(len(found.rewards))
     best = order[last]
     gains[best] = found.rewards[best] - found.rewards[second[last]]

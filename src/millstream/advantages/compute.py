@@ -11,12 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.advantages.estimators import Estimate, Scored, baseline_rows, find_estimator
-from millstream.advantages.groups import GroupedRewards, group_codes
-from millstream.advantages.parts import Parts
-from millstream.advantages.ragged import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
+from millstream.advantages.groups import GroupedRewards, Parts, group_codes
+from millstream.advantages.masked import Doubles, Mask, Numbers, as_mask, masked_counts, only_rows, spread_rows
 from millstream.advantages.rewards import Rewards, rewards_of
 from millstream.advantages.settings import AdvantageSettings
-from millstream.advantages.shaping import without_truncated
 from millstream.errors import LoaderError, RecordError
 from millstream.rollouts import FINISHES, RolloutBlock
 
@@ -46,7 +44,7 @@ class Advantages:
     loss_mask: Mask | None
     """The mask to train with, where it is not the block's."""
     alone: Numbers
-    """Rollouts that have nobody to be compared with."""
+    """Rollouts that are alone in their group, without one to be compared with."""
     facts: Facts
     """Numbers to report."""
 
@@ -92,7 +90,7 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     compared = np.where(counted, np.where(task.flat[groups], task_rewards, rewards), np.nan)
     trained = only_rows(policy, block.ends, samples)
     if chosen.filter_truncated:
-        trained = without_truncated(trained, block.ends, block.rows["finish"])
+        trained = _without_truncated(trained, block.ends, block.rows["finish"])
     estimate = estimator.function(Scored(block, trained, lengths, groups, compared, detail, parts), chosen)
     return Advantages(
         block.ends,
@@ -114,6 +112,15 @@ def compute_advantages(block: RolloutBlock, settings: AdvantageSettings | None =
     )
 
 
+def _without_truncated(mask: Mask, ends: Numbers, finish: npt.NDArray[np.uint8]) -> Mask:
+    """The mask without rollouts that were cut off by their length (`finish` holds numbers of `FINISHES`).
+
+    >>> _without_truncated(np.ones(3), np.array([2, 3]), np.array([1, 0])).tolist()
+    [False, False, True]
+    """
+    return only_rows(mask, ends, np.asarray(finish) != FINISHES.index("length"))
+
+
 def _per_rollout(estimate: Estimate, compared: Doubles, parts: Parts, estimator: str) -> Doubles | None:
     """What an estimator gave, for all parts, and 0 where there was nothing to compare, whatever it made of that."""
     if estimate.per_rollout is None and estimate.per_token is None:
@@ -124,7 +131,7 @@ def _per_rollout(estimate: Estimate, compared: Doubles, parts: Parts, estimator:
 
 
 def _alone(task: GroupedRewards, counted: Mask) -> Numbers:
-    """Rollouts that were scored, and have nobody in their group to be compared with."""
+    """Rollouts that were scored and are alone in their group."""
     sizes = np.bincount(task.groups[counted], minlength=task.group_count)
     return np.flatnonzero(counted & task.scored & (sizes[task.groups] == 1)).astype(np.int64)
 

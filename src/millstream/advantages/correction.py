@@ -9,10 +9,10 @@ from typing import Literal
 
 import numpy as np
 
-from millstream.advantages.ragged import Array, Doubles, as_mask, masked_counts, masked_sums, spread_rows
+from millstream.advantages.masked import Array, Doubles, as_mask, masked_counts, masked_sums, spread_rows
 from millstream.errors import LoaderError
 
-Level = Literal["token", "sequence", "geometric"]
+_Level = Literal["token", "sequence", "geometric"]
 """A ratio per token; their product over a rollout; or the geometric mean over its tokens."""
 BOUND = 20.0
 """No ratio leaves e^±20: far outside of any cap, and never infinite."""
@@ -27,7 +27,7 @@ def ratios(train: Array, sampling: Array, mask: Array) -> Doubles:
     return np.where(as_mask(mask), np.exp(np.clip(_apart(train, sampling, mask), -BOUND, BOUND)), 0.0)
 
 
-def sequence_ratios(train: Array, sampling: Array, mask: Array, ends: Array, level: Level = "sequence") -> Doubles:
+def sequence_ratios(train: Array, sampling: Array, mask: Array, ends: Array, level: _Level = "sequence") -> Doubles:
     """One ratio per rollout: the product over its tokens, or their geometric mean; 1 for rollouts without any.
 
     >>> train, sampling = np.array([-1, -0.2, -3]), np.array([-1.1, -0.9, -1.5])
@@ -68,7 +68,7 @@ def correction_weights(
     mask: Array,
     ends: Array,
     *,
-    level: Level = "token",
+    level: _Level = "token",
     cap: float = 2.0,
     floor: float | None = None,
 ) -> Doubles:

@@ -9,12 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from millstream.advantages import baselines, returns
-from millstream.advantages.groups import GroupedRewards
-from millstream.advantages.parts import Parts
-from millstream.advantages.ragged import Array, Doubles, Mask, Numbers, masked_counts, only_rows
+from millstream.advantages.groups import GroupedRewards, Parts
+from millstream.advantages.masked import Array, Doubles, Mask, Numbers, masked_counts, only_rows, whiten
 from millstream.advantages.rewards import Rewards
 from millstream.advantages.settings import AdvantageSettings
-from millstream.advantages.whiten import whiten
 from millstream.errors import LoaderError, RecordError
 from millstream.rollouts import FINISHES, KINDS, RolloutBlock
 
@@ -47,26 +45,26 @@ class Estimate:
     facts: Mapping[str, float | int] = field(default_factory=dict)
 
 
-EstimatorFunction = Callable[[Scored, AdvantageSettings], Estimate]
+_EstimatorFunction = Callable[[Scored, AdvantageSettings], Estimate]
 
 
 @dataclass(frozen=True)
 class Estimator:
     """A function with what is known about it."""
 
-    function: EstimatorFunction
+    function: _EstimatorFunction
     groups: bool = False
     """Whether it compares rollouts of a group, so that a group of one says nothing."""
     reads: frozenset[str] | None = None
-    """Which of `OPTIONS` it reads; None: nobody knows."""
+    """Which of `_OPTIONS` it reads; None: not known."""
 
 
-OPTIONS = ("epsilon", "scale", "gamma", "lam", "whitening")
+_OPTIONS = ("epsilon", "scale", "gamma", "lam", "whitening")
 """Settings that some estimators read, and others do not."""
 _known: dict[str, Estimator] = {}
 
 
-def register_estimator(name: str, function: EstimatorFunction, *, groups: bool = False) -> None:
+def register_estimator(name: str, function: _EstimatorFunction, *, groups: bool = False) -> None:
     """Make an estimator known; `groups`: it compares rollouts of a group.
 
     >>> register_estimator("raw", lambda scored, settings: Estimate(np.nan_to_num(scored.rewards)))
@@ -99,7 +97,7 @@ def find_estimator(settings: AdvantageSettings) -> Estimator:
         meant = f"did you mean {near[0]!r}? " if near else ""
         raise LoaderError(f"there is no estimator {name!r}", hint=f"{meant}there are {', '.join(known_estimators())}")
     found, usual = _known[name], AdvantageSettings()
-    changed = [option for option in OPTIONS if getattr(settings, option) != getattr(usual, option)]
+    changed = [option for option in _OPTIONS if getattr(settings, option) != getattr(usual, option)]
     idle = [] if found.reads is None else [option for option in changed if option not in found.reads]
     if idle:
         reads = ", ".join(sorted(found.reads or ())) or "none of these settings"
@@ -177,7 +175,7 @@ def _gae(scored: Scored, settings: AdvantageSettings) -> Estimate:
             "gae needs `values`, which these rollouts do not have",
             hint="a critic's value of each token goes into the records; grpo and reinforce++ need none",
         )
-    following, unknown = _values_behind(block)
+    following, unknown = _values_after(block)
     advantages, found = returns.gae(
         scored.detail.at_end,
         block.tokens["values"],
@@ -194,8 +192,8 @@ def _gae(scored: Scored, settings: AdvantageSettings) -> Estimate:
     return Estimate(per_token=whitened, returns=found, facts={"truncated_without_value": unknown})
 
 
-def _values_behind(block: RolloutBlock) -> tuple[Doubles, int]:
-    """The value behind each rollout's last token: 0 if it ended by itself, or if none was given; how many had none."""
+def _values_after(block: RolloutBlock) -> tuple[Doubles, int]:
+    """The value after each rollout's last token: 0 if it ended by itself, or if none was given; how many had none."""
     given = np.asarray(block.rows.get("bootstrap_value", np.full(len(block), np.nan)), np.float64)
     cut = block.rows["finish"] != FINISHES.index("stop")
     known = cut & ~np.isnan(given)
@@ -228,7 +226,7 @@ def _greedy_rewards(scored: Scored) -> Doubles:
     return found.means[scored.groups]
 
 
-def _builtin(name: str, function: EstimatorFunction, *reads: str, groups: bool) -> None:
+def _builtin(name: str, function: _EstimatorFunction, *reads: str, groups: bool) -> None:
     _known[name] = Estimator(function, groups, frozenset(reads))
 
 

@@ -1,7 +1,7 @@
-"""Groups: rollouts of one prompt, and what their rewards look like together.
+"""Groups: rollouts of one prompt, and statistics of their rewards.
 
-A group is a code, 0..g-1, per rollout; rollouts of a group need not be neighbours. A reward that is NaN was not scored:
-it is in no statistic.
+A group is a code, 0..g-1, per rollout; rollouts of a group need not be neighbours. A reward of NaN was not scored and
+is in no statistic. An engine may give a rollout in several rows, its parts: it counts once.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream.advantages.ragged import Array, Doubles, Mask, Numbers
+from millstream.advantages.masked import Array, Doubles, Mask, Numbers
 from millstream.rollouts import EQUAL_WITHIN
 
 
@@ -25,15 +25,6 @@ def group_codes(ids: Iterable[Any]) -> Numbers:
     """
     codes: dict[Any, int] = {}
     return np.array([codes.setdefault(each, len(codes)) for each in ids], np.int64)
-
-
-def spread(rewards: Array, groups: Array) -> Doubles:
-    """The largest minus the smallest reward of each group; 0 for groups that were not scored.
-
-    >>> spread(np.array([1.0, 3.0, 2.0, np.nan]), np.array([0, 1, 0, 1])).tolist()
-    [1.0, 0.0]
-    """
-    return GroupedRewards.of(rewards, groups).spreads
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,3 +103,45 @@ class GroupedRewards:
     def stds(self) -> Doubles:
         """The standard deviation of each group, with n - 1."""
         return np.sqrt(self.squares / np.maximum(self.counts - 1, 1))
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """For each row, the first row of its rollout: that one speaks for it.
+
+    >>> parts = Parts.of([0, 0, 0], ["a", "a", "b"])
+    >>> parts.mean(np.array([1.0, np.nan, 0.0])).tolist(), parts.sum(np.array([2, 3, 4])).tolist()
+    ([1.0, 1.0, 0.0], [5.0, 5.0, 4.0])
+    """
+
+    first: Numbers
+
+    @classmethod
+    def of(cls, groups: Array | Iterable[int], ids: Iterable[Any]) -> Parts:
+        """Rows of one group that share an id are one rollout."""
+        codes = group_codes(zip(np.asarray(groups).tolist(), ids, strict=True))
+        return cls(np.unique(codes, return_index=True)[1].astype(np.int64)[codes])
+
+    @classmethod
+    def whole(cls, rows: int) -> Parts:
+        """Every row is a rollout of its own."""
+        return cls(np.arange(rows, dtype=np.int64))
+
+    @cached_property
+    def heads(self) -> Mask:
+        """Rows that speak for their rollout."""
+        return np.asarray(self.first == np.arange(len(self.first)))
+
+    @cached_property
+    def are_whole(self) -> bool:
+        """Whether every row is a rollout of its own."""
+        return bool(self.heads.all())
+
+    def sum(self, values: Array) -> Doubles:
+        """The sum over all rows of a row's rollout, without NaN."""
+        return np.bincount(self.first, np.nan_to_num(values), len(self.first)).astype(np.float64)[self.first]
+
+    def mean(self, values: Array) -> Doubles:
+        """The mean over all rows of a row's rollout that are not NaN; NaN if there are none."""
+        counts = self.sum(~np.isnan(values))
+        return np.where(counts > 0, self.sum(values) / np.maximum(counts, 1), np.nan)

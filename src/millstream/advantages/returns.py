@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from millstream import _core
-from millstream.advantages.ragged import Array, Precision, as_ends, as_mask, as_reals, spread_rows
+from millstream.advantages.masked import Array, Precision, as_ends, as_mask, as_reals, spread_rows
 from millstream.errors import RecordError
 
 
@@ -28,8 +28,8 @@ def gae(
     """Generalised advantages, and returns (advantage + value); neither is whitened.
 
     `rewards` has one value per rollout, on top of its last policy token; one that is NaN gives advantages of 0 and
-    returns that equal the values. `bootstrap` is the value behind the last token of rollouts that were cut off. An
-    episode ends with each token that is `done`, whoever wrote it, and nothing crosses that.
+    returns that equal the values. `bootstrap` is the value after the last token of rollouts that were cut off. An
+    episode ends with each token that is `done`, of the policy or not, and nothing crosses that.
 
     >>> advantages, returns = gae(
     ...     np.array([1.0]), np.array([0.5, 0.6, 0.7, 0.8]), np.ones(4), np.array([4]), gamma=0.99, lam=0.95

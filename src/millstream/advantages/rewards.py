@@ -1,4 +1,7 @@
-"""What a block says about rewards -> one reward per rollout, and the part of it that stands on single tokens."""
+"""The rewards of a block -> one reward per rollout, and the part of it that stands on single tokens.
+
+A KL penalty takes off how far the policy is from a reference.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from millstream.advantages.kl import kl_divergence
-from millstream.advantages.parts import Parts
-from millstream.advantages.ragged import Array, Doubles, Mask, masked_sums
-from millstream.advantages.settings import AdvantageSettings, RewardOf
+from millstream.advantages.groups import Parts
+from millstream.advantages.masked import Array, Doubles, Mask, as_mask, masked_sums
+from millstream.advantages.settings import AdvantageSettings, KlKind, RewardOf
 from millstream.errors import LoaderError, RecordError
 from millstream.rollouts import NAMED_REWARD, RolloutBlock
+
+_MOST_EXPONENT, _MOST_VALUE = 20.0, 10.0
+"""verl's bounds of the exponent and of the value of k3."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,3 +120,42 @@ def _refuse_infinite(block: RolloutBlock, task: Doubles, total: Doubles) -> None
             f"rollout {block.rows['rollout_id'][row]!r} has {what}",
             hint="a `reward` of NaN means that it was not scored; everything else must be numbers",
         )
+
+
+def kl_divergence(
+    logprobs: Array, reference: Array, mask: Array, kind: KlKind = "k1", *, clamp: bool = False
+) -> Doubles:
+    """Estimates per token, 0 where the mask is not set; `clamp` bounds k3 as verl does.
+
+    With d = log p - log q, k1 is d (no bias, may be negative), k2 is d²/2, k3 is e^-d + d - 1 (no bias, at least 0).
+
+    >>> kl_divergence(np.array([-1, -0.5, -2]), np.array([-1.2, -0.5, -1]), np.ones(3), "k3").round(4).tolist()
+    [0.0187, 0.0, 0.7183]
+    """
+    chosen = as_mask(mask)
+    apart = np.zeros(len(chosen))
+    # Infinite log-probabilities give NaN; `rewards_of` finds it in the sum and names the rollout.
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.subtract(logprobs, reference, out=apart, where=chosen, dtype=np.float64)
+        return _kl_estimate(apart, kind, clamp=clamp)
+
+
+def _kl_estimate(apart: Doubles, kind: KlKind, *, clamp: bool) -> Doubles:
+    if kind == "k1":
+        return apart
+    if kind == "k2":
+        return 0.5 * apart**2
+    if kind != "k3":
+        raise LoaderError(f"a KL estimate {kind!r} is not known", hint='it is "k1", "k2" or "k3"')
+    exponent = np.clip(-apart, -_MOST_EXPONENT, _MOST_EXPONENT) if clamp else -apart
+    found = np.expm1(exponent) - exponent
+    return np.minimum(found, _MOST_VALUE) if clamp else found
+
+
+def adapt_beta(beta: float, kl: float, *, target: float, steps: int, horizon: int) -> float:
+    """The next weight of the KL penalty: larger if the policy is further away than `target`, else smaller.
+
+    >>> round(adapt_beta(0.2, 8, target=6, steps=256, horizon=10_000), 6)
+    0.201024
+    """
+    return beta * (1 + min(max(kl / target - 1, -0.2), 0.2) * steps / horizon)

@@ -1,18 +1,21 @@
-"""AdvantageSettings: which estimator, and everything it may be told."""
+"""AdvantageSettings: which estimator computes advantages, and all its options."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from millstream.advantages.baselines import Scale
-from millstream.advantages.kl import KlKind
-from millstream.advantages.shaping import Overlong, is_number
-from millstream.advantages.whiten import Whitening
+from millstream.advantages.masked import Array, Doubles, Whitening
 from millstream.errors import LoaderError
 from millstream.rollouts import EQUAL_WITHIN
 
+KlKind = Literal["k1", "k2", "k3"]
+"""Estimates of the KL divergence per token, as `kl_divergence` says."""
 RewardOf = Literal["auto", "scalar", "tokens", "both"]
 """Where a rollout's reward comes from: `reward` (or named ones), the sum of `token_rewards`, or both added up. "auto":
 named ones if they have weights, else `token_rewards` if there are any, else `reward`."""
@@ -93,3 +96,40 @@ class AdvantageSettings:
                 raise LoaderError(
                     f"{name} is {getattr(self, name)!r}", hint=f"it is one of {', '.join(map(repr, known))}"
                 )
+
+
+def is_number(value: object) -> bool:
+    """Whether a setting is a number; True and False are none.
+
+    >>> is_number(0.5), is_number(np.float32(1)), is_number("0.5"), is_number(True)
+    (True, True, False, False)
+    """
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+@dataclass(frozen=True)
+class Overlong:
+    """DAPO's soft punishment: it grows over the last `buffer` tokens before `max_length`, up to `factor`."""
+
+    max_length: int
+    buffer: int
+    factor: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("max_length", "buffer", "factor"):
+            if not is_number(getattr(self, name)):
+                raise LoaderError(f"overlong: {name} is {getattr(self, name)!r}", hint="it is a number")
+        if not 0 < self.buffer <= self.max_length:
+            raise LoaderError(
+                f"overlong: the buffer is {self.buffer} of {self.max_length} tokens",
+                hint="it is at least 1 and at most max_length",
+            )
+
+    def penalty(self, lengths: Array) -> Doubles:
+        """What is added to the reward of rollouts of so many tokens of the policy.
+
+        >>> Overlong(20480, 4096).penalty(np.array([16384, 18432, 20480])).tolist()
+        [0.0, -0.5, -1.0]
+        """
+        over = np.asarray(lengths, np.float64) - (self.max_length - self.buffer)
+        return 0.0 - np.clip(over, 0, self.buffer) / self.buffer * self.factor

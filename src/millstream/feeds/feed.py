@@ -1,7 +1,7 @@
 """The two ends of a feed: `RolloutSource`, where rollouts are put in, and `Feed`, where the trainer takes them out.
 
-A feed keeps what it received until it is told to let go: `release(cursor)` follows a committed state, and whoever opens
-the feed again with an older cursor receives everything behind that once more, in the same order.
+A feed keeps what it received until it is released: `release(cursor)` follows a committed state. A feed that is opened
+again with an older cursor gives everything after that once more, in the same order.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ Puttable: TypeAlias = RolloutBlock | Mapping[str, Any] | Sequence[Mapping[str, A
 
 @dataclass(frozen=True)
 class Control:
-    """What the trainer tells those who make rollouts."""
+    """What the trainer tells producers."""
 
     policy_version: int = 0
-    """The version that the coming step trains; whoever samples should have at least nearly these weights."""
+    """The version that the coming step trains; producers should sample with these weights, or nearly these."""
     groups_wanted: int | None = None
     """How many more groups may be begun before the next word; None: as many as you like."""
     groups_until: int | None = None
     """The same, counted from the beginning of the run: a producer that is alone may begin groups until it has begun so
     many, whatever became of them. None: as many as you like."""
     closed: bool = False
-    """Whether the trainer has closed the feed: nobody takes what is put in now."""
+    """Whether the trainer has closed the feed: what is put in now is not received."""
 
     def to_json(self) -> bytes:
         """As it is written down for others."""
@@ -57,18 +57,18 @@ class Control:
 
 @dataclass(frozen=True)
 class Arrival:
-    """Some rollouts as they came in, together, and the place in the feed behind them."""
+    """Some rollouts as they came in, together, and the place in the feed after them."""
 
     block: RolloutBlock
     cursor: Cursor
 
 
-def arrivals_of(blocks: Sequence[RolloutBlock], *, skipped: int, before: Cursor, behind: Cursor) -> list[Arrival]:
-    """Blocks that came as one piece, each with its place: so many `blocks` behind the piece before, or behind this one.
+def arrivals_of(blocks: Sequence[RolloutBlock], *, skipped: int, before: Cursor, after: Cursor) -> list[Arrival]:
+    """Blocks that came as one piece, each with its place: so many `blocks` after the piece before, or after this one.
 
     The first `skipped` were received earlier.
     """
-    places = [{**before, "blocks": count} for count in range(1, len(blocks))] + [behind]
+    places = [{**before, "blocks": count} for count in range(1, len(blocks))] + [after]
     return [Arrival(*each) for each in zip(blocks, places, strict=False)][skipped:]
 
 
@@ -118,7 +118,7 @@ class Feed(Protocol):
 
     @property
     def cursor(self) -> Cursor:
-        """The place behind everything that was received."""
+        """The place after everything that was received."""
         ...
 
     @property
@@ -129,12 +129,12 @@ class Feed(Protocol):
     def receive(self, timeout_s: float) -> list[Arrival]:
         """Give what has come in, in the order of the feed; waits so long for something, then gives nothing.
 
-        A server that is gone is waited for, and asked again: a feed that comes back goes on where it was.
+        A server that is gone is waited for, and asked again: a feed that comes back continues where it was.
         """
         ...
 
     def seek(self, cursor: Cursor) -> None:
-        """Go on behind a place at which a state was saved."""
+        """Continue after a place at which a state was saved."""
         ...
 
     def release(self, cursor: Cursor) -> None:

@@ -1,4 +1,4 @@
-"""HttpFeed: an endpoint in the trainer's process. What is acknowledged lies in a spool, and outlives the process.
+"""HttpFeed: an endpoint in the trainer's process. What is acknowledged is durable in a spool, and outlives the process.
 
     POST /rollouts?producer=NAME     records as JSON or JSON lines, or encoded blocks; answers when they are durable
     POST /open?producer=NAME         begins a session, whose pieces are numbered (&session=…&number=…)
@@ -16,19 +16,28 @@ import json
 import os
 import secrets
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
-from millstream.errors import BusyError, ClosedError, LoaderError, MillstreamError, StoreError
+from millstream.errors import BusyError, ClosedError, LoaderError, MillstreamError, RecordError, StoreError
 from millstream.feeds.gathering import log
-from millstream.feeds.inbox import KINDS, Inbox
+from millstream.feeds.http import BLOCKS
+from millstream.feeds.shards import ProducerFolder, shard_name
 from millstream.feeds.spool import SpoolControl, SpoolFeed
+from millstream.rollouts import block_of, encode_parts, iter_blocks
+from millstream.sources import wording
+from millstream.storage import Bytes
 
 _AT_ONCE = 16
 _WAIT_S = 30.0
+JSON = ("application/json",)
+JSON_LINES = ("application/jsonl", "application/x-jsonl", "application/jsonlines", "application/x-ndjson")
+KINDS = (BLOCKS, "application/octet-stream", *JSON, *JSON_LINES)
 
 
 class HttpFeed(SpoolFeed):
@@ -62,7 +71,7 @@ class HttpFeed(SpoolFeed):
         super().__init__(directory, keep=keep, on_bad=on_bad)
         self.token = token or secrets.token_urlsafe(32)
         try:
-            self._server = _Server((host, port), self, most_bytes)
+            self._server = _HttpFeedServer((host, port), self, most_bytes)
         except OSError as error:
             super().close()
             raise LoaderError(f"{host}:{port}: {error.strerror}", hint="pass port=0 for one that is free") from error
@@ -71,7 +80,7 @@ class HttpFeed(SpoolFeed):
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening, and let another consumer go on; what was not released stays."""
+        """Stop listening, and let another consumer take over; what was not released stays."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -79,13 +88,13 @@ class HttpFeed(SpoolFeed):
         super().close()
 
 
-class _Server(ThreadingHTTPServer):
+class _HttpFeedServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 128
 
     def __init__(self, address: tuple[str, int], feed: HttpFeed, most_bytes: int) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, _HttpFeedHandler)
         self.token, self.most_bytes = feed.token.encode(), most_bytes
         self.control = SpoolControl(feed.directory)
         self.inbox = Inbox(feed.directory, feed.taken)
@@ -101,8 +110,8 @@ class _Refused(Exception):  # noqa: N818 - reads as a claim
         self.status, self.hint = status, hint
 
 
-class _Handler(BaseHTTPRequestHandler):
-    server: _Server
+class _HttpFeedHandler(BaseHTTPRequestHandler):
+    server: _HttpFeedServer
     protocol_version = "HTTP/1.1"
     timeout = _WAIT_S
 
@@ -123,13 +132,13 @@ class _Handler(BaseHTTPRequestHandler):
             status, said = error.status, {"error": str(error), "hint": error.hint}
         except MillstreamError as error:
             status, said = _status_of(error), {"error": error.message, "hint": error.hint}
-        except Exception as error:  # whoever asked must hear of it, and the next request is another one
+        except Exception as error:  # the client must hear of it, and the next request is unaffected
             log.exception("%s", self.path)
             status, said = HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{type(error).__name__}: {error}", "hint": None}
         self._say(status, said)
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Say what is wrong with a request that is none, or has another method, as everything is said."""
+        """Say what is wrong with a request that is malformed, or has another method, in the form of every answer."""
         self._say(
             HTTPStatus(code), {"error": message or HTTPStatus(code).phrase, "hint": "GET /control, POST /rollouts"}
         )
@@ -216,3 +225,81 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class Inbox:
+    """Takes rollouts for a spool in the name of producers that cannot write there themselves. For many threads.
+
+    Args:
+        spool: The spool's folder.
+        taken: Gives the last shard of a producer that its consumer has taken.
+    """
+
+    def __init__(self, spool: Path, taken: Callable[[str], str]) -> None:
+        self._spool, self._taken = spool, taken
+        self._folders: dict[str, ProducerFolder] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def open(self, producer: str) -> int:
+        """Begin a session of a producer, and give its number."""
+        with self._lock:
+            if producer in self._folders:
+                self._folders[producer].begin_again()
+            return self._folder(producer, None).session
+
+    def take(self, producer: str, kind: str, body: bytes, session: int | None, number: int | None) -> int:
+        """Make rollouts durable, and say how many they are. With a number, doing it twice is the same as once."""
+        parts, rollouts = _checked(kind, body)
+        with self._lock:  # one at a time: the disk would not be faster with more
+            folder = self._folder(producer, session)
+            known = number is not None and shard_name(folder.session, number) <= self._taken(producer)
+            if rollouts and not known:
+                folder.write(parts, number)
+        return rollouts
+
+    def end(self, producer: str, session: int | None) -> None:
+        """Note that nothing more comes from a producer."""
+        with self._lock:
+            folder = self._folder(producer, session)
+            folder.end()
+            folder.close()
+            del self._folders[producer]
+
+    def close(self) -> None:
+        """Let others write for these producers; a request that is still under way comes too late."""
+        with self._lock:
+            self._closed = True
+            for folder in self._folders.values():
+                folder.close()
+            self._folders.clear()
+
+    def _folder(self, producer: str, session: int | None) -> ProducerFolder:
+        if self._closed:
+            raise ClosedError("this feed was closed", hint="try again: another one may take its place")
+        folder = self._folders.get(producer)
+        if folder is None:
+            folder = self._folders[producer] = ProducerFolder(self._spool, producer, session)
+        folder.expect(session)
+        return folder
+
+
+def _checked(kind: str, body: bytes) -> tuple[Sequence[Bytes], int]:
+    """A body as encoded blocks, checked, and how many rollouts they hold."""
+    if kind not in (*JSON, *JSON_LINES):
+        return [body], sum(len(block_of(block)) for block, _ in iter_blocks(body))
+    records = _records(body, lines=kind in JSON_LINES)
+    if not records:
+        return [], 0
+    block = block_of(records)
+    return encode_parts(block), len(block)
+
+
+def _records(body: bytes, *, lines: bool) -> list[Any]:
+    try:
+        if lines:
+            return [json.loads(line) for line in body.splitlines() if line.strip()]
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise RecordError("not JSON", wording(error), hint="one JSON object, a list of them, or one per line") from None
+    return found if isinstance(found, list) else [found]

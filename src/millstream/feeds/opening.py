@@ -10,7 +10,7 @@ from millstream.errors import LoaderError
 from millstream.feeds.feed import Feed, RolloutSource
 from millstream.feeds.http import HttpSource
 from millstream.feeds.http_feed import HttpFeed
-from millstream.feeds.memory import MemoryFeed
+from millstream.feeds.memory_feed import MemoryFeed
 from millstream.feeds.spool import SpoolFeed, SpoolSource
 
 Where: TypeAlias = str | os.PathLike[str]
@@ -26,7 +26,7 @@ def open_feed(where: Where | Feed, **settings: Any) -> Feed:
 
     Args:
         where: The folder of a spool, `redis://host:port/name`, `http://127.0.0.1:port` (with `directory=`, the spool
-            behind it), or a feed.
+            that it writes to), or a feed.
         settings: Of `SpoolFeed`, `RedisFeed` or `HttpFeed`.
     """
     if not isinstance(where, str | os.PathLike):
@@ -39,7 +39,7 @@ def open_feed(where: Where | Feed, **settings: Any) -> Feed:
         return RedisFeed(str(where), **settings)
     if scheme == "http":
         if "directory" not in settings:
-            hint = 'open_feed("http://127.0.0.1:8000", directory=…), the spool behind it; files are no feed'
+            hint = 'open_feed("http://127.0.0.1:8000", directory=…), the spool that it writes to; files are no feed'
             raise LoaderError(f"{where}: an address to listen at needs a folder", hint=hint)
         try:
             address = urlsplit(str(where))

@@ -10,7 +10,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, StateError, StoreError
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import log
-from millstream.feeds.redis_stream import RedisStream
+from millstream.feeds.redis import RedisStream
 from millstream.rollouts import RolloutBlock, iter_blocks
 from millstream.stages import Deadline, poll
 from millstream.stats import Ledger
@@ -48,7 +48,7 @@ class RedisFeed:
         self._is_only = follow
         self._closing = threading.Event()
         self._id: str | None = None
-        self._untold: Control | None = None
+        self._unsent_control: Control | None = None
         self._last, self._blocks = BEGIN, 0
         self._held: deque[str] = deque()
         self._numbers: dict[bytes, int] = {}
@@ -72,13 +72,13 @@ class RedisFeed:
         deadline = Deadline(timeout_s)
         while True:
             entries = self._stream.ask_until(deadline, lambda: self._read(deadline.left_s))
-            if entries and (arrivals := self._told_others(entries)):
+            if entries and (arrivals := self._published(entries)):
                 return arrivals
             if deadline.is_over or self._closing.is_set() or (not entries and self.ended):
                 return []
 
     def seek(self, cursor: Cursor) -> None:
-        """Go on behind a place where a state was saved; if the server lost its memory since, at its new beginning."""
+        """Continue after a place where a state was saved; if the server lost its memory since, at its new beginning."""
         place = _order(cursor["entry"]) if cursor["stream"] == self._id else (0, 0)
         self._held = deque(entry for entry in self._held if _order(entry) <= place)
         self._id, self._last, self._blocks = cursor["stream"], cursor["entry"], int(cursor["blocks"])
@@ -102,18 +102,18 @@ class RedisFeed:
     def tell(self, control: Control) -> None:
         """Tell producers what is wanted; while the server is away, when it is back."""
         if not self._follow:
-            self._untold = control
-            self._stream.ask_until(Deadline(0), self._tell)
+            self._unsent_control = control
+            self._stream.ask_until(Deadline(0), self._send_control)
 
     @property
     def away(self) -> str | None:
         """What is said of a server that is away."""
         return self._stream.away
 
-    def _tell(self) -> None:
-        if self._untold is not None:
-            self._stream.client.set(self._stream.key("control"), self._untold.to_json())
-            self._untold = None
+    def _send_control(self) -> None:
+        if self._unsent_control is not None:
+            self._stream.client.set(self._stream.key("control"), self._unsent_control.to_json())
+            self._unsent_control = None
 
     def counters(self) -> dict[str, int]:
         """`received` rollouts; entries that were `repeated` or `damaged`; how often the server came back, and how often
@@ -121,7 +121,7 @@ class RedisFeed:
         return {**self._counts.counts, "reconnected": self._stream.reconnected}
 
     def close(self) -> None:
-        """Close the connection; who waits in `receive` gets nothing."""
+        """Close the connection; a waiting `receive` gives nothing."""
         self._closing.set()
         self._stream.close()
 
@@ -135,11 +135,11 @@ class RedisFeed:
         return bool(producers) and all(each == b"closed" for each in producers) and not further
 
     def _read(self, timeout_s: float) -> Entries:
-        """The entries behind the last; waits a little for them, so that it is noticed when there will be none."""
-        self._be_only()
+        """The entries after the last; waits a little for them, so that it is noticed when there will be none."""
+        self._check_only_consumer()
         if self._id is None:
             self._start()
-        self._tell()
+        self._send_control()
         pipeline = self._stream.commands() if self._follow else self._note_received()
         pipeline.set(self._stream.key("id"), uuid4().hex, nx=True).get(self._stream.key("id"))
         pipeline.get(self._stream.key("released"))
@@ -153,15 +153,15 @@ class RedisFeed:
             return []
         if released is not None and _order(self._last) < _order(released.decode()):
             raise StateError(
-                f"Redis: {self._stream.name}: entries behind {self._last} were released, up to {released.decode()}",
+                f"Redis: {self._stream.name}: entries after {self._last} were released, up to {released.decode()}",
                 hint="resume from the last committed state",
             )
         if self._follow:
-            return self._up_to((further or BEGIN.encode()).decode(), timeout_s)
+            return self._entries_up_to((further or BEGIN.encode()).decode(), timeout_s)
         entries: Entries = further[0][1] if further else []
         return entries
 
-    def _up_to(self, received: str, timeout_s: float) -> Entries:
+    def _entries_up_to(self, received: str, timeout_s: float) -> Entries:
         """The entries that the consumer which is followed has received; waits a little where there are none."""
         if _order(received) <= _order(self._last):
             self._closing.wait(min(timeout_s, _FOLLOW_S))
@@ -175,7 +175,7 @@ class RedisFeed:
     def _at_once(self) -> int:
         return max(1, MOST_BYTES // self._entry_bytes)
 
-    def _told_others(self, entries: Entries) -> list[Arrival]:
+    def _published(self, entries: Entries) -> list[Arrival]:
         """What was received, when other ranks may receive it, too; else nothing was."""
         before, arrivals = self._cursor(self._last, self._blocks), self._received(entries)
         if not self._follow:
@@ -192,14 +192,14 @@ class RedisFeed:
         pipeline.set(self._stream.key("held"), len(self._held))
         return pipeline.set(self._stream.key("received"), self._last)
 
-    def _be_only(self) -> None:
-        """Refuse to take what somebody else takes, too; who has just ended may take a moment to be gone."""
+    def _check_only_consumer(self) -> None:
+        """Refuse to take what another consumer takes, too; one that has just ended may take a moment to be gone."""
         if self._is_only:
             return
         pauses_s = (_FOLLOW_S, _FOLLOW_S)
         alone = poll(lambda: not self._stream.has_other_consumer() or None, Deadline(_GONE_S), pauses_s=pauses_s)
         if alone is None:
-            self._stream.client.close()  # of two that come at once, one may go on
+            self._stream.client.close()  # of two that come at once, one may stay
             raise BusyError(
                 f"Redis: {self._stream.name}: another consumer takes from this stream",
                 hint="wait for it to end, or close it; other ranks of the same run pass follow=True",
@@ -208,7 +208,7 @@ class RedisFeed:
 
     def _start(self) -> None:
         """Begin at the oldest entry that is kept."""
-        self._be_only()
+        self._check_only_consumer()
         pipeline = self._stream.commands()
         pipeline.set(self._stream.key("id"), uuid4().hex, nx=True)
         _, found, released = pipeline.get(self._stream.key("id")).get(self._stream.key("released")).execute()
@@ -235,7 +235,7 @@ class RedisFeed:
                     break
                 raise
             before, last = self._cursor(last), name.decode()
-            arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=self._cursor(last))
+            arrivals += arrivals_of(blocks, skipped=skipped, before=before, after=self._cursor(last))
             skipped = 0
             if not self._follow:
                 self._held.append(last)
@@ -249,10 +249,10 @@ class RedisFeed:
         try:
             producer, number = fields[b"producer"], int(fields[b"number"])
             blocks = [block for block, _ in iter_blocks(fields[b"blocks"])]
-        except Exception as error:  # anybody may have added it
+        except Exception as error:  # any client may have added it
             said = f"Redis: {self._stream.name}: entry {name.decode()} is damaged: {error}"
             if self._on_bad == "error":
-                raise StoreError(said, hint='on_bad="skip" counts damaged entries and goes on') from error
+                raise StoreError(said, hint='on_bad="skip" counts damaged entries and continues') from error
             log.warning("%s; left out", said)
             self._counts.add("damaged")
             return []

@@ -1,7 +1,7 @@
 """A spool: rollouts through a folder that producers and the trainer share. It outlives them all.
 
-Producers write whole shards (`shards.py`), the consumer notes in which order it takes them (`arrivals.py`), and removes
-them when a state behind them is committed.
+Producers write whole shards (`shards.py`). The consumer notes in which order it takes them (`arrival_log.py`), and
+removes them when a later state is committed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Literal
 from uuid import uuid4
 
 from millstream.errors import LoaderError, MillstreamError, StateError, StoreError
-from millstream.feeds.arrivals import ArrivalLog, ArrivalWriter, Shard
-from millstream.feeds.discovery import Discovery
+from millstream.feeds.arrival_log import ArrivalLog, ArrivalWriter
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import Encoded, Gather, GatheringSource
-from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder
+from millstream.feeds.shards import DAMAGED, SESSION, SUFFIX, ProducerFolder, Shard, ShardDiscovery
 from millstream.rollouts import RolloutBlock, iter_blocks
 from millstream.settings import local_path
 from millstream.stages import POLL_S, Deadline, poll
@@ -41,8 +40,8 @@ class SpoolSource(GatheringSource):
 
     Args:
         directory: The spool's folder; it is made if it is not there.
-        producer: A name that no other producer has at the same time. Who is started again under its old name goes on
-            behind what it wrote before. By default a new one.
+        producer: A name that no other producer has at the same time. One that is started again under its old name
+            continues after what it wrote before. By default a new one.
         gather: When what was put becomes a shard.
     """
 
@@ -86,7 +85,7 @@ class SpoolControl:
         return self._known[1]
 
     def write(self, control: Control) -> None:
-        """Say something new; whoever reads sees the old word or this one."""
+        """Say something new; a reader sees the old word or this one."""
         with disk.reported(self._path, full=FREE_SPACE):
             disk.publish(self._path, control.to_json())
 
@@ -124,7 +123,7 @@ class SpoolFeed:
                 self._writer = ArrivalWriter(path)
                 opened.callback(self._writer.close)
             self._log = self._writer or ArrivalLog(path)
-            self._discovery = Discovery(self.directory, self._log.taken)
+            self._discovery = ShardDiscovery(self.directory, self._log.taken)
             if not follow:  # what a crash kept from being removed
                 self._remove_released()
             self._opened = opened.pop_all()
@@ -161,7 +160,7 @@ class SpoolFeed:
         return poll(look, deadline, stopping=self._closing) or []
 
     def seek(self, cursor: Cursor) -> None:
-        """Go on behind a place at which a state was saved."""
+        """Continue after a place at which a state was saved."""
         self._log.refresh()
         place, blocks = self._checked(cursor), int(cursor["blocks"])
         if place < self._log.released or place > self._log.end:
@@ -195,7 +194,7 @@ class SpoolFeed:
         return self._log.taken.get(producer, "")
 
     def close(self) -> None:
-        """Let another consumer go on; what was not released stays. Who waits in `receive` gets nothing."""
+        """Let another consumer take over; what was not released stays. A waiting `receive` gives nothing."""
         self._closing.set()
         self._opened.close()
 
@@ -236,8 +235,8 @@ class SpoolFeed:
                 if arrivals:  # they come first
                     break
                 raise
-            before, behind = self._cursor(place), self._cursor(place + 1)
-            arrivals += arrivals_of(blocks, skipped=skipped, before=before, behind=behind)
+            before, after = self._cursor(place), self._cursor(place + 1)
+            arrivals += arrivals_of(blocks, skipped=skipped, before=before, after=after)
             place, skipped, size = place + 1, 0, size + sum(block.nbytes for block in blocks)
         self._counts.add("shards", count=place - self._place)
         self._counts.add("received", count=sum(len(arrival.block) for arrival in arrivals))
@@ -257,14 +256,14 @@ class SpoolFeed:
             ) from None
         except MillstreamError as error:
             if self._on_bad == "error":
-                hint = 'on_bad="skip" moves damaged shards away, counts them and goes on'
+                hint = 'on_bad="skip" moves damaged shards away, counts them and continues'
                 raise StoreError(f"{path}: {error.message}", hint=hint) from error
-            self._put_aside(shard, error)
+            self._quarantine(shard, error)
             return []
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}", hint="look at the permissions and the disk") from error
 
-    def _put_aside(self, shard: Shard, error: MillstreamError) -> None:
+    def _quarantine(self, shard: Shard, error: MillstreamError) -> None:
         self._counts.add("damaged")
         log.warning("%s: damaged, left out: %s", self._path(shard), error.message)
         if self._writer is not None:

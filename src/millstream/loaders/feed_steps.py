@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from millstream.advantages import AdvantageSettings
 from millstream.errors import StateError
-from millstream.feeds.admission import Cut
+from millstream.feeds.admission import AdmittedBatch
 from millstream.loaders.rollout_rated import Rated, rate
 from millstream.loaders.rollout_steps import StepSamples
 from millstream.order import SampleOrder, Shuffle, StepPhase
@@ -127,7 +127,7 @@ class RolloutBatch:
     facts: Mapping[str, Any]
 
     @classmethod
-    def of(cls, cut: Cut, rating: AdvantageSettings | None) -> RolloutBatch:
+    def of(cls, cut: AdmittedBatch, rating: AdvantageSettings | None) -> RolloutBatch:
         """Rate a cut; its facts are part of every batch that is made of it."""
         rated = rate(cut.block, rating)
         sizes = np.diff(cut.group_ends, prepend=0)

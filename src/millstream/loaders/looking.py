@@ -15,8 +15,7 @@ from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepar
 from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings
 from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
-from millstream.rollouts import RolloutChunk, read_rollouts
-from millstream.rollouts.lint import lint_rollouts
+from millstream.rollouts import RolloutChunk, lint_rollouts, read_rollouts
 from millstream.sources import Found, Reading, format_named
 from millstream.stats import LintReport, OnProgress, Progress, Shown
 from millstream.store import to_prepare

@@ -1,7 +1,14 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from millstream.rollouts.block import EQUAL_WITHIN as EQUAL_WITHIN
+    from millstream.rollouts.block import FINISHES as FINISHES
+    from millstream.rollouts.block import KINDS as KINDS
+    from millstream.rollouts.block import NAMED_REWARD as NAMED_REWARD
+    from millstream.rollouts.block import ROW_COLUMNS as ROW_COLUMNS
+    from millstream.rollouts.block import Id as Id
     from millstream.rollouts.block import RolloutBlock as RolloutBlock
+    from millstream.rollouts.check import shown as shown
     from millstream.rollouts.codec import ROLLOUTS_SUFFIX as ROLLOUTS_SUFFIX
     from millstream.rollouts.codec import Part as Part
     from millstream.rollouts.codec import decode as decode
@@ -9,26 +16,19 @@ if TYPE_CHECKING:
     from millstream.rollouts.codec import encode as encode
     from millstream.rollouts.codec import encode_parts as encode_parts
     from millstream.rollouts.codec import iter_blocks as iter_blocks
-    from millstream.rollouts.columns import EQUAL_WITHIN as EQUAL_WITHIN
-    from millstream.rollouts.columns import FINISHES as FINISHES
-    from millstream.rollouts.columns import KINDS as KINDS
-    from millstream.rollouts.columns import NAMED_REWARD as NAMED_REWARD
-    from millstream.rollouts.columns import ROW_COLUMNS as ROW_COLUMNS
-    from millstream.rollouts.columns import Id as Id
-    from millstream.rollouts.faults import shown as shown
-    from millstream.rollouts.fields import holds_rollouts as holds_rollouts
+    from millstream.rollouts.completions import notes_of as notes_of
     from millstream.rollouts.files import RolloutChunk as RolloutChunk
     from millstream.rollouts.files import read_rollouts as read_rollouts
     from millstream.rollouts.files import write_rollouts as write_rollouts
-    from millstream.rollouts.groups import Groups as Groups
+    from millstream.rollouts.groups import RolloutSummary as RolloutSummary
+    from millstream.rollouts.lint import lint_rollouts as lint_rollouts
     from millstream.rollouts.parse import OnBad as OnBad
     from millstream.rollouts.parse import block_of as block_of
     from millstream.rollouts.reads import OWN_SUFFIXES as OWN_SUFFIXES
     from millstream.rollouts.reads import find_rollouts as find_rollouts
     from millstream.rollouts.record import Rollout as Rollout
+    from millstream.rollouts.record import holds_rollouts as holds_rollouts
     from millstream.rollouts.repeats import content_hash as content_hash
-    from millstream.rollouts.sides import notes_of as notes_of
-    from millstream.rollouts.summary import RolloutSummary as RolloutSummary
 
 __all__ = [
     "EQUAL_WITHIN",
@@ -38,7 +38,6 @@ __all__ = [
     "OWN_SUFFIXES",
     "ROLLOUTS_SUFFIX",
     "ROW_COLUMNS",
-    "Groups",
     "Id",
     "OnBad",
     "Part",
@@ -55,6 +54,7 @@ __all__ = [
     "find_rollouts",
     "holds_rollouts",
     "iter_blocks",
+    "lint_rollouts",
     "notes_of",
     "read_rollouts",
     "shown",

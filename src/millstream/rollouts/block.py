@@ -1,21 +1,84 @@
-"""RolloutBlock: rollouts in columns. One value per rollout, or one per token, the tokens of all rollouts end to end."""
+"""RolloutBlock: rollouts in columns, and what each column is.
+
+One value per rollout, or one per token, the tokens of all rollouts end to end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.rollouts.columns import FINISHES, ROW_COLUMNS, TOKEN_COLUMNS, Finish
 
+Id: TypeAlias = str | int
+Finish = Literal["stop", "length", "abort", "error"]
+"""Why a rollout ended. "length": it was cut off, and did not end by itself."""
+FINISHES: tuple[Finish, ...] = get_args(Finish)
+Kind = Literal["sample", "baseline"]
+"""A baseline is the greedy rollout of a prompt: other rollouts are compared with it, and it is not trained on."""
+KINDS: tuple[Kind, ...] = get_args(Kind)
+LogprobKind = Literal["processed", "raw"]
+"""Log-probabilities after temperature, top-p and top-k, or before."""
+LOGPROB_KINDS: tuple[LogprobKind, ...] = get_args(LogprobKind)
+NAMED_REWARD = "rewards."
+"""What the columns of rewards with a name begin with."""
+EQUAL_WITHIN = 1e-6
+"""Rewards that differ by no more than this are equal: more than adding up float32 leaves, less than any meaning."""
 Array = npt.NDArray[Any]
 Numbers = npt.NDArray[np.int64]
 NO_IDS = np.empty(0, np.uint32)
+
+
+@dataclass(frozen=True)
+class RolloutColumn:
+    """A column: its type, and the value of rollouts that do not have it; None: all or none have it."""
+
+    dtype: Any
+    absent: Any = None
+    required: bool = False
+    choices: tuple[str, ...] = ()
+    """Words that are kept as their number."""
+
+
+ROW_COLUMNS = {
+    "rollout_id": RolloutColumn(np.object_, required=True),
+    "group_id": RolloutColumn(np.object_, required=True),
+    "prompt_id": RolloutColumn(np.object_),
+    "sample_idx": RolloutColumn(np.int64, -1),
+    "prompt_len": RolloutColumn(np.int64, -1),
+    "reward": RolloutColumn(np.float64, required=True),
+    "finish": RolloutColumn(np.uint8, required=True, choices=FINISHES),
+    "kind": RolloutColumn(np.uint8, 0, choices=KINDS),
+    "weight": RolloutColumn(np.float64, 1.0),
+    "bootstrap_value": RolloutColumn(np.float64, np.nan),
+    "logprob_kind": RolloutColumn(np.uint8, 0, choices=LOGPROB_KINDS),
+    "temperature": RolloutColumn(np.float32, np.nan),
+    "top_p": RolloutColumn(np.float32, np.nan),
+    "top_k": RolloutColumn(np.int64, -1),
+    "generation_seconds": RolloutColumn(np.float64, np.nan),
+    "extra": RolloutColumn(np.object_),
+}
+"""One value per rollout. `rewards.NAME` are further ones, float64 with NaN where there is none. `extra` holds what
+Millstream only carries along, as JSON: environment, references to media, spans of turns."""
+
+TOKEN_COLUMNS = {
+    "token_ids": RolloutColumn(np.uint32, required=True),
+    "loss_mask": RolloutColumn(np.bool_, required=True),
+    "sampling_logprobs": RolloutColumn(np.float32),
+    "policy_version": RolloutColumn(np.uint32),
+    "token_rewards": RolloutColumn(np.float32),
+    "values": RolloutColumn(np.float32),
+    "ref_logprobs": RolloutColumn(np.float32),
+    "done": RolloutColumn(np.bool_),
+    "routed_experts": RolloutColumn(None),  # uint8 or uint16, of shape (tokens, layers, experts)
+    "kept_count": RolloutColumn(np.uint32),  # how many of `kept_ids` top-p kept for each token
+}
+"""One value per token, the tokens of all rollouts end to end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +207,7 @@ class RolloutBlock:
         )
 
     def filled(self, name: str) -> Array:
-        """A column, or what stands where nobody said anything."""
+        """A column, or its default where no record gives it."""
         if name in self.rows:
             return self.rows[name]
         known = ROW_COLUMNS.get(name)
@@ -153,7 +216,7 @@ class RolloutBlock:
 
 
 def spread(starts: Numbers, lengths: Numbers) -> Numbers:
-    """The places of several stretches, one behind the other.
+    """The places of several stretches, one after the other.
 
     >>> spread(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]

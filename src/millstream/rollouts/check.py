@@ -1,20 +1,25 @@
-"""What every block of rollouts must be, looked at in whole columns: types, lengths, and numbers that can be."""
+"""What every block of rollouts must be: types, lengths and possible numbers, checked in whole columns.
+
+A `Fault` names the row and the reason; it becomes a `RecordError` where the name of the record is known.
+"""
 
 from __future__ import annotations
 
 from types import NoneType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, TOKEN_COLUMNS, Column
-from millstream.rollouts.faults import Fault, refuse_rows, refuse_tokens, shown
+from millstream.errors import RecordError
+from millstream.rollouts.block import NAMED_REWARD, ROW_COLUMNS, TOKEN_COLUMNS, RolloutBlock, RolloutColumn
+from millstream.stats import visible
 
-MOST_LOGPROB = 1e-4
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_SHOWN_LETTERS = 80
+_MOST_LOGPROB = 1e-4
 """A log-probability is at most 0; this much more is what float32 loses in a softmax over large logits."""
-MOST_FLOAT32 = float(np.finfo(np.float32).max)
+_MOST_FLOAT32 = float(np.finfo(np.float32).max)
 MOST_ID, MOST_NAME = 1 << 16, 1 << 10
 """The most characters of an id, which may be a prompt, and of the name of a reward."""
 _IDS = ("rollout_id", "group_id", "prompt_id")
@@ -33,20 +38,74 @@ _NUMBER = "give a finite number"
 _FIT = "let `block_of` make blocks of records"
 
 
+class Fault(Exception):  # noqa: N818 - it says what a record has
+    """The row of a bad record, and what is wrong with it. It never reaches users."""
+
+    def __init__(self, row: int, reason: str, found: str, hint: str | None = None) -> None:
+        super().__init__(reason)
+        self.row, self.reason, self.found, self.hint = row, reason, found, hint
+
+    def named(self, rollout_id: object, where: str = "") -> RecordError:
+        """The error with the name of the rollout.
+
+        >>> print(Fault(3, "no tokens", "token_ids is empty").named("a-3"))
+        no tokens: rollout 'a-3': token_ids is empty
+        """
+        name = f"record {self.row}" if rollout_id is None else f"rollout {shown(rollout_id)}"
+        return RecordError(self.reason, f"{name}: {self.found}", self.hint, where)
+
+
+def shown(value: object) -> str:
+    """A value as errors show it: not too long, and harmless to a terminal.
+
+    >>> shown("a" * 100)[-4:], shown(np.float32(0.5))
+    ('aaa…', '0.5')
+    """
+    try:
+        text = visible(repr(value.item() if isinstance(value, np.generic) else value))
+    except (RecursionError, ValueError):  # lists in lists without end, or an int of thousands of digits
+        text = f"a value of type {type(value).__name__} that is too large to be shown"
+    return text if len(text) <= _SHOWN_LETTERS else text[: _SHOWN_LETTERS - 1] + "…"
+
+
+def refuse_tokens(
+    wrong: Flags,
+    ends: npt.NDArray[np.int64],
+    reason: str,
+    name: str,
+    column: npt.NDArray[Any],
+    hint: str,
+) -> None:
+    """Refuse the first rollout whose token is wrong."""
+    if not wrong.any():
+        return
+    place = int(wrong.argmax())
+    row = int(np.searchsorted(ends, place, side="right"))
+    token = place - (int(ends[row - 1]) if row else 0)
+    raise Fault(row, reason, f"{name}[{token}] is {shown(column[place])}", hint)
+
+
+def _refuse_rows(wrong: Flags, reason: str, name: str, column: npt.NDArray[Any], hint: str) -> None:
+    """Refuse the first rollout whose value is wrong."""
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise Fault(row, reason, f"{name} is {shown(column[row])}", hint)
+
+
 def check_numbers(block: RolloutBlock) -> None:
     """Refuse, by a `Fault`, the first rollout with numbers that cannot be trained on."""
     trained = block.tokens["loss_mask"]
     for name in LOGPROBS:
         if name in block.tokens:
             column = block.tokens[name]
-            if not _within(column, -MOST_FLOAT32, MOST_LOGPROB):
-                wrong = trained & ~((column <= MOST_LOGPROB) & (column >= -MOST_FLOAT32))
+            if not _within(column, -_MOST_FLOAT32, _MOST_LOGPROB):
+                wrong = trained & ~((column <= _MOST_LOGPROB) & (column >= -_MOST_FLOAT32))
                 hint = "a log-probability is finite and not above 0 wherever loss_mask is 1"
                 refuse_tokens(wrong, block.ends, "impossible log-probability", name, column, hint)
     for name in _FINITE:
         if name in block.tokens:
             column = block.tokens[name]
-            if not _within(column, -MOST_FLOAT32, MOST_FLOAT32):
+            if not _within(column, -_MOST_FLOAT32, _MOST_FLOAT32):
                 refuse_tokens(~np.isfinite(column), block.ends, "not finite", name, column, _NUMBER)
     for name, column in block.rows.items():
         _check_numbers(block, name, column)
@@ -98,13 +157,13 @@ def _check_numbers(block: RolloutBlock, name: str, column: npt.NDArray[Any]) -> 
     if column.dtype.kind == "f" and (known is not None or name.startswith(NAMED_REWARD)):
         wrong = np.isinf(column) if name != "weight" else ~np.isfinite(column)
         absent = "leave it out for 1" if name == "weight" else "NaN or null says that there is none"
-        refuse_rows(wrong, "not finite", name, column, f"{_NUMBER}; {absent}")
+        _refuse_rows(wrong, "not finite", name, column, f"{_NUMBER}; {absent}")
     if name in _LEAST:
-        refuse_rows(column < _LEAST[name], "impossible value", name, column, f"it is at least {max(0, _LEAST[name])}")
+        _refuse_rows(column < _LEAST[name], "impossible value", name, column, f"it is at least {max(0, _LEAST[name])}")
     if name == "prompt_len":
-        refuse_rows(column > block.lengths, "impossible value", name, column, "it counts the first tokens")
+        _refuse_rows(column > block.lengths, "impossible value", name, column, "it counts the first tokens")
     if name == "top_p":
-        refuse_rows((column <= 0) | (column > 1), "impossible value", name, column, "it is above 0, and at most 1")
+        _refuse_rows((column <= 0) | (column > 1), "impossible value", name, column, "it is above 0, and at most 1")
 
 
 def check_layout(block: RolloutBlock) -> None:
@@ -142,7 +201,9 @@ def _check_objects(block: RolloutBlock) -> None:
             raise Fault(row, "wrong type", f"{name} is {shown(values[row])}", f"it is {kind}")
 
 
-def _check_column(name: str, values: npt.NDArray[Any], length: int, known: Column | None, dimensions: int) -> None:
+def _check_column(
+    name: str, values: npt.NDArray[Any], length: int, known: RolloutColumn | None, dimensions: int
+) -> None:
     if len(values) != length or (known is not None and values.ndim != dimensions):
         raise Fault(
             0, "unequal lengths", f"{name} has the shape {values.shape}, and {length:,} values are wanted", _FIT
@@ -154,4 +215,4 @@ def _check_column(name: str, values: npt.NDArray[Any], length: int, known: Colum
         raise Fault(0, "wrong type", f"{name} holds {values.dtype}, not {' or '.join(map(str, wanted))}", _FIT)
     if known.choices and len(values) and int(values.max()) >= len(known.choices):
         choices = ", ".join(f"{number} {word}" for number, word in enumerate(known.choices))
-        refuse_rows(values >= len(known.choices), f"unknown {name}", name, values, f"it is one of {choices}")
+        _refuse_rows(values >= len(known.choices), f"unknown {name}", name, values, f"it is one of {choices}")

@@ -1,8 +1,8 @@
 """A `RolloutBlock` as bytes, and back without a copy: what files, queues and sockets carry.
 
 A block is a frame of 32 bytes, a head as JSON, and columns that begin at multiples of 64 bytes
-(docs/reference/formats.md). Blocks may stand end to end. Nothing that is read is believed: every size is checked before
-anything is made of it.
+(docs/reference/formats.md). Blocks may stand end to end. Input is not trusted: every size is checked
+before anything is allocated for it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,8 @@ import numpy.typing as npt
 
 from millstream import _core
 from millstream.errors import RecordError
-from millstream.rollouts.block import NO_IDS, RolloutBlock
-from millstream.rollouts.check import check_layout
-from millstream.rollouts.columns import ROW_COLUMNS, TOKEN_COLUMNS
-from millstream.rollouts.faults import Fault
+from millstream.rollouts.block import NO_IDS, ROW_COLUMNS, TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.check import Fault, check_layout
 
 Array: TypeAlias = npt.NDArray[Any]
 Octets: TypeAlias = npt.NDArray[np.uint8]
@@ -193,7 +191,7 @@ def decode(buffer: Buffer) -> RolloutBlock:
         raise RecordError("damaged", f"{fault.reason}: {fault.found}", _AGAIN) from None
     except MemoryError:
         raise
-    except Exception as error:  # it has the right checksum at most: whoever made it may have meant no good
+    except Exception as error:  # the checksum may be right: a hostile writer can compute one
         raise RecordError("damaged", str(error) or type(error).__name__, _AGAIN) from None
 
 

@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecordError
-from millstream.rollouts.block import NO_IDS, RolloutBlock
-from millstream.rollouts.check import LOGPROBS, refuse_empty
-from millstream.rollouts.columns import TOKEN_COLUMNS
-from millstream.rollouts.faults import Fault
-from millstream.rollouts.fields import keys_of
-from millstream.rollouts.ragged import (
+from millstream.rollouts.block import NO_IDS, TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.check import LOGPROBS, Fault, refuse_empty
+from millstream.rollouts.record import keys_of
+from millstream.rollouts.row_columns import row_columns
+from millstream.rollouts.token_columns import (
     Ints,
     arrays_of,
     check_lengths,
@@ -27,9 +26,8 @@ from millstream.rollouts.ragged import (
     joined_ids,
     joined_kept,
     joined_masks,
+    joined_versions,
 )
-from millstream.rollouts.row_columns import row_columns
-from millstream.rollouts.versions import joined_versions
 from millstream.storage import xxh64
 
 Record: TypeAlias = Mapping[str, Any]

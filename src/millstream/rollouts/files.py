@@ -1,10 +1,13 @@
-"""Rollouts in files or in memory -> checked blocks of a bounded size, each rollout with its file and row; and back."""
+"""Rollouts in files or in memory -> checked blocks of a bounded size, each rollout with its file and row; and back.
+
+Rollouts that are texts are tokenised here, with a warning: the ids may not be those that were sampled.
+"""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -12,20 +15,23 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from millstream.errors import LossWarning, RecordError
-from millstream.rollouts.block import RolloutBlock
+from millstream.errors import LossWarning, RecordError, TokenizerError
+from millstream.rollouts.block import Id, RolloutBlock
 from millstream.rollouts.codec import encode_parts
-from millstream.rollouts.columns import Id
-from millstream.rollouts.fields import ALIASES, id_of
+from millstream.rollouts.collect import group_of_prompt
 from millstream.rollouts.parse import BadRollout, OnBad, Parsed, parse_records
 from millstream.rollouts.reads import Read, find_rollouts, reads_in_memory, reads_of, records_in_memory
+from millstream.rollouts.record import ALIASES, FINISH_WORDS, TEXTS, holds_text, id_of
 from millstream.rollouts.repeats import Repeats
-from millstream.rollouts.text import RETOKENIZED, places_of_texts, tokenize
 from millstream.sources import Patterns
-from millstream.tokens import Tokenizer
+from millstream.tokens import Ids, Tokenizer
 
-IN_MEMORY = "rollouts"
-"""The name of the file of rollouts that lie in none."""
+_IN_MEMORY = "rollouts"
+"""The name of the file of rollouts that are in no file."""
+_NO_TOKENIZER = RecordError("no token ids", "it holds texts, and there is no tokenizer", "pass tokenizer=")
+_RETOKENIZED = (
+    "rollouts that hold texts and no token ids were tokenised: their ids may not be those that the policy sampled"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ def read_rollouts(
     records = records_in_memory(source)
     if records is not None:
         for read in reads_in_memory(records):
-            yield checker.chunk(IN_MEMORY, read)
+            yield checker.chunk(_IN_MEMORY, read)
         return
     for file in find_rollouts(source, format=format, include=include, exclude=exclude):
         for read in reads_of(file):
@@ -122,12 +128,12 @@ class _Checker:
         if isinstance(read.records, RolloutBlock):
             return read.records, read.rows
         names = [f"row-{first + place}" for place in range(len(read.records))]
-        if not (texts := places_of_texts(read.records)):
+        if not (texts := _places_of_texts(read.records)):
             return list(map(_named, read.records, names)), read.rows
-        made, faults = tokenize(read.records, self._tokenizer, names)
+        made, faults = _tokenize(read.records, self._tokenizer, names)
         bad |= {read.rows[place]: fault for place, fault in faults.items()}
         if len(texts) > len(faults) and not self._tokenized:
-            warnings.warn(RETOKENIZED, LossWarning, stacklevel=4)
+            warnings.warn(_RETOKENIZED, LossWarning, stacklevel=4)
         self._tokenized += len(texts) - len(faults)
         kept = [place for place in range(len(made)) if place not in faults]
         return [_named(made[place], names[place]) for place in kept], [read.rows[place] for place in kept]
@@ -177,3 +183,69 @@ def write_rollouts(path: str | os.PathLike[str], blocks: RolloutBlock | Iterable
     finally:
         os.close(folder)
     return rollouts
+
+
+def _tokenize(
+    records: Sequence[Any], tokenizer: Tokenizer | None, names: Sequence[str]
+) -> tuple[list[Any], dict[int, RecordError]]:
+    """The records with tokens for those that hold texts, by their places; and which of these have none, and why.
+
+    The prompt is not trained on, the response is. The token that ends texts, if there is one, follows a response that
+    ended by itself. `names` are the ids of rollouts that have none. Equal prompts are a group, if none is named.
+
+    >>> from millstream.tokens import CharTokenizer
+    >>> made, _ = _tokenize([{"prompt": "a", "response": "bb", "reward": 1.0}], CharTokenizer("ab"), ["row-0"])
+    >>> made[0]["token_ids"].tolist(), made[0]["loss_mask"].tolist(), made[0]["rollout_id"], made[0]["finish"]
+    ([0, 1, 1, 2], [False, True, True, True], 'row-0', 'stop')
+    """
+    made, faults = list(records), dict[int, RecordError]()
+    places = _places_of_texts(records)
+    texts = [records[place][side] for place in places for side in TEXTS]
+    ids = _encoded(texts, tokenizer)
+    for number, place in enumerate(places):
+        sides = ids[2 * number : 2 * number + 2]
+        wrong = next((side for side in sides if isinstance(side, RecordError)), None)
+        if wrong is not None or tokenizer is None:
+            faults[place] = wrong or _NO_TOKENIZER
+        else:
+            made[place] = _record(records[place], names[place], sides[0], sides[1], tokenizer.eos_id)
+    return made, faults
+
+
+def _places_of_texts(records: Sequence[Any]) -> list[int]:
+    """Which records hold texts and no token ids.
+
+    >>> _places_of_texts([{"token_ids": [1]}, {"prompt": "a", "response": "b"}])
+    [1]
+    """
+    return [place for place, record in enumerate(records) if isinstance(record, Mapping) and holds_text(record)]
+
+
+def _encoded(texts: list[str], tokenizer: Tokenizer | None) -> list[Any]:
+    """The ids of each text, or why it has none."""
+    if tokenizer is None:
+        return [_NO_TOKENIZER] * len(texts)
+    try:
+        return list(tokenizer.encode_batch(texts))
+    except (TokenizerError, UnicodeError):
+        return [_encoded_alone(text, tokenizer) for text in texts]
+
+
+def _encoded_alone(text: str, tokenizer: Tokenizer) -> Any:
+    try:
+        return np.array(tokenizer.encode(text), np.uint32)
+    except TokenizerError as error:
+        return RecordError("not encodable", error.message, error.hint)
+    except UnicodeError:
+        return RecordError("not Unicode", "half of a surrogate pair is no character", "take it out of the text")
+
+
+def _record(record: Mapping[str, Any], name: str, prompt: Ids, response: Ids, eos: int | None) -> dict[str, Any]:
+    """A record of tokens in the place of one of texts."""
+    said = {ALIASES.get(key, key): value for key, value in record.items() if key not in TEXTS}
+    absent = {"rollout_id": name, "group_id": group_of_prompt(record["prompt"].encode()), "finish": "stop"}
+    fields = said | {field: value for field, value in absent.items() if said.get(field) is None}
+    ended = FINISH_WORDS.get(str(fields["finish"])) == "stop"
+    ids = np.concatenate([prompt, response, np.array([eos] if ended and eos is not None else [], np.uint32)])
+    mask = np.arange(len(ids)) >= len(prompt)
+    return {**fields, "token_ids": ids, "loss_mask": mask, "prompt_len": len(prompt)}

@@ -18,17 +18,21 @@ import numpy.typing as npt
 
 from millstream._core import said_outside
 from millstream.errors import RecordError, SourceError
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.check import LOGPROBS, check_layout, check_names, check_numbers
+from millstream.rollouts.block import ROW_COLUMNS, TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.check import LOGPROBS, Fault, check_layout, check_names, check_numbers
 from millstream.rollouts.collect import collect
-from millstream.rollouts.columns import ROW_COLUMNS, TOKEN_COLUMNS
-from millstream.rollouts.faults import Fault
-from millstream.rollouts.fields import id_of
+from millstream.rollouts.completions import as_sequence
+from millstream.rollouts.record import id_of
 from millstream.rollouts.repeats import Repeats
 from millstream.rollouts.row_columns import check_extra
-from millstream.rollouts.sides import as_sequence
 
 OnBad: TypeAlias = Literal["error", "skip", "quarantine"]
+Where: TypeAlias = str | Callable[[int], str]
+"""Where records come from: a text for all of them, or one for each by its place."""
+_MADE: WeakSet[RolloutBlock] = WeakSet()
+"""Blocks that `block_of` made of records. Their arrays are read-only, so they are checked once."""
+_Make: TypeAlias = Callable[[range], RolloutBlock]
+_Good: TypeAlias = list[tuple[RolloutBlock, range]]
 
 
 class Dataclass(Protocol):
@@ -39,12 +43,6 @@ class Dataclass(Protocol):
 
 Records: TypeAlias = RolloutBlock | Mapping[str, Any] | Dataclass | Iterable[Any]
 """Rollouts in columns, a record, or many: mappings or dataclasses with the fields of `Rollout`."""
-Where: TypeAlias = str | Callable[[int], str]
-"""Where records come from: a text for all of them, or one for each by its place."""
-_MADE: WeakSet[RolloutBlock] = WeakSet()
-"""Blocks that `block_of` made of records. Nobody can write to their arrays, so they need no second look."""
-_Make: TypeAlias = Callable[[range], RolloutBlock]
-_Good: TypeAlias = list[tuple[RolloutBlock, range]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,9 @@
-"""Files of rollouts, or records in memory -> records as they stand there, some at a time, with their rows."""
+"""Files of rollouts, or records in memory -> records as they are written there, some at a time, with their rows.
+
+A msgpack file is maps end to end, each of them a record. A field with one number per token may be `bin`: little-endian
+numbers in the type of the column (`token_ids` and `policy_version` uint32, `loss_mask` and `done` one byte of 0 or 1,
+all others float32). The package msgpack is imported in this file only, and only when such a file is read.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +12,23 @@ from dataclasses import dataclass, field, is_dataclass, replace
 from glob import has_magic
 from typing import Any
 
-from millstream.errors import RecordError, SourceError
+import numpy as np
+
+from millstream.errors import MissingExtra, RecordError, SourceError
 from millstream.rollouts import codec
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.fields import holds_rollouts
-from millstream.rollouts.msgpack import read_msgpack
+from millstream.rollouts.block import TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.record import ALIASES, SIDES, holds_rollouts
 from millstream.sources import (
+    TOO_LONG,
     BadRecord,
     FileFailure,
     FoundFile,
     ParquetFormat,
     Patterns,
     Reading,
+    binary_layout,
     check_gives_rows,
+    decoded,
     discover,
     format_named,
     format_of,
@@ -35,10 +44,17 @@ MOST_VALUES = 1 << 22
 OWN_SUFFIXES = {codec.ROLLOUTS_SUFFIX: "rollouts", ".msgpack": "msgpack", ".mpk": "msgpack"}
 """Files that only hold rollouts, and what their format is called."""
 _LIKE = '{"rollout_id": …, "group_id": …, "token_ids": […], "loss_mask": […], "reward": …, "finish": …}'
-_AGAIN = "whoever wrote or copied the file did not finish: get it again"
+_AGAIN = "the file was not written or copied to its end: get it again"
 _WHOLE = f"what stands before it is whole; {_AGAIN}"
 _NOT_TEXT = 'convert it, e.g. `iconv -f latin1 -t utf-8`; or on_bad="skip" leaves such records out'
 _KNOWN = f"known kinds: .jsonl .json .parquet {' '.join(OWN_SUFFIXES)}"
+_BINARY = {"kept_ids": np.dtype("<u4")} | {
+    name: np.dtype("|u1" if column.dtype is np.bool_ else column.dtype).newbyteorder("<")
+    for name, column in TOKEN_COLUMNS.items()
+    if column.dtype is not None
+}
+_MOST_ITEMS = 1 << 22
+"""The longest list: its size is said before its items, and room for them is made at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,12 +173,12 @@ def _json_rows(file: FoundFile) -> Iterator[Read]:
 
 
 def _msgpack_rows(file: FoundFile) -> Iterator[Read]:
-    """Maps; those before the one that cannot be read are given before it is told."""
+    """Maps; those before the one that cannot be read are given before its error."""
     failures: list[FileFailure] = []
 
     def readable() -> Iterator[Any]:
         try:
-            yield from read_msgpack(file, Reading())
+            yield from _read_msgpack(file, Reading())
         except FileFailure as failure:
             failures.append(failure)
 
@@ -187,7 +203,7 @@ def _pieces(records: list[Any], rows: list[int], bad: list[tuple[int, RecordErro
 
 
 def _blocks(file: FoundFile) -> Iterator[Read]:
-    """The blocks of a `.rollouts` file: read, not mapped, since a mapped file that somebody cuts ends the process."""
+    """The blocks of a `.rollouts` file: read, not mapped, since cutting a mapped file ends the process."""
     row = place = 0
     with opened(file) as handle:
         while place < file.bytes:
@@ -202,3 +218,48 @@ def _blocks(file: FoundFile) -> Iterator[Read]:
 def _error(bad: BadRecord) -> RecordError:
     hint = _NOT_TEXT if bad.reason.startswith("not UTF") else bad.hint
     return RecordError(bad.reason, bad.found, hint)
+
+
+def _read_msgpack(file: FoundFile, reading: Reading) -> Iterator[Any]:
+    """The objects of a file; one that cannot be read is a `FileFailure`, and the end."""
+    packing = _msgpack()
+    unpacker = packing.Unpacker(
+        max_buffer_size=reading.max_document_bytes, max_array_len=_MOST_ITEMS, max_map_len=1 << 16, max_ext_len=1 << 16
+    )
+    fed = whole = 0
+    with decoded(file, reading, binary_layout(file)) as (blocks, _):
+        for block in blocks:
+            try:
+                unpacker.feed(block)
+                fed += len(block)
+                for record in unpacker:
+                    whole = unpacker.tell()
+                    yield _with_arrays(record)
+            except packing.exceptions.BufferFull:
+                found = f"a record has more than {reading.max_document_bytes:,} bytes"
+                raise FileFailure(TOO_LONG, found, "raise max_document_bytes", has_place=False) from None
+            except (packing.exceptions.UnpackException, ValueError, TypeError, MemoryError) as error:
+                found = f"not msgpack after byte {whole:,}: {error or type(error).__name__}"
+                raise FileFailure("damaged", found, has_place=False) from None
+    if whole < fed:
+        raise FileFailure("cut off", f"the last record, at byte {whole:,}, has no end", has_place=False)
+
+
+def _msgpack() -> Any:
+    try:
+        import msgpack
+    except ImportError:
+        raise MissingExtra.of("msgpack", "msgpack") from None
+    return msgpack
+
+
+def _with_arrays(record: Any) -> Any:
+    """The record with arrays for fields that are bytes."""
+    if not isinstance(record, Mapping):
+        return record
+    return {name: _array(value, name) if type(value) is bytes else value for name, value in record.items()}
+
+
+def _array(value: bytes, name: Any) -> Any:
+    dtype = _BINARY.get(ALIASES.get(name, SIDES.get(name, name)))
+    return value if dtype is None or len(value) % dtype.itemsize else np.frombuffer(value, dtype)

@@ -9,15 +9,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, Id
+from millstream.rollouts.block import NAMED_REWARD, ROW_COLUMNS, Id, RolloutBlock
 from millstream.storage import hash_stretches
 
-Hashes = npt.NDArray[np.uint64]
+_Hashes = npt.NDArray[np.uint64]
 _NUMBERS = tuple(name for name, column in ROW_COLUMNS.items() if column.dtype is not np.object_)
 
 
-def content_hash(block: RolloutBlock) -> Hashes:
+def content_hash(block: RolloutBlock) -> _Hashes:
     """A hash of everything that a rollout is, whatever block it lies in, the same in every run.
 
     >>> from millstream.rollouts.parse import block_of
@@ -27,19 +26,19 @@ def content_hash(block: RolloutBlock) -> Hashes:
     >>> one == same, one == other
     (True, False)
     """
-    hashes: Hashes = np.zeros(len(block), np.uint64)
+    hashes: _Hashes = np.zeros(len(block), np.uint64)
     for name in sorted(block.tokens):
         column = block.tokens[name]
-        _go_on(hashes, _text(name, len(block)))
+        _add_texts(hashes, _text(name, len(block)))
         wide = column.astype(np.uint16) if name == "routed_experts" else column
-        _stretch(hashes, wide, block.ends)
+        _add_column(hashes, wide, block.ends)
     if "kept_count" in block.tokens:
-        _stretch(hashes, block.kept_ids, block.kept_ends[block.ends])
+        _add_column(hashes, block.kept_ids, block.kept_ends[block.ends])
     scalars = np.stack([block.filled(name).astype(np.float64) for name in _NUMBERS], axis=1) + 0.0  # -0.0 becomes 0.0
     scalars[np.isnan(scalars)] = np.nan
-    _stretch(hashes, scalars, np.arange(1, len(block) + 1))
+    _add_column(hashes, scalars, np.arange(1, len(block) + 1))
     for name in ("rollout_id", "group_id", "prompt_id"):
-        _go_on(hashes, [_id_text(value) for value in block.filled(name)])
+        _add_texts(hashes, [_id_text(value) for value in block.filled(name)])
     for name in sorted(block.rows.keys() - ROW_COLUMNS.keys()):
         _add_known(hashes, name, block.rows[name])
     if "extra" in block.rows:
@@ -47,14 +46,14 @@ def content_hash(block: RolloutBlock) -> Hashes:
     return hashes
 
 
-def _stretch(hashes: Hashes, column: npt.NDArray[Any], ends: npt.NDArray[np.int64]) -> None:
-    """Go on with the stretch of a column that each rollout has."""
+def _add_column(hashes: _Hashes, column: npt.NDArray[Any], ends: npt.NDArray[np.int64]) -> None:
+    """Hash the part of a column that each rollout has."""
     bytes_each = column.dtype.itemsize * int(np.prod(column.shape[1:], dtype=np.int64))
     data = np.ascontiguousarray(column).reshape(-1).view(np.uint8)
     hash_stretches(data, np.ascontiguousarray(ends * bytes_each), hashes)
 
 
-def _go_on(hashes: Hashes, texts: Iterable[bytes]) -> None:
+def _add_texts(hashes: _Hashes, texts: Iterable[bytes]) -> None:
     texts = list(texts)
     hash_stretches(
         np.frombuffer(b"".join(texts), np.uint8), np.cumsum([len(text) for text in texts], dtype=np.int64), hashes
@@ -70,19 +69,19 @@ def _id_text(value: Id | None) -> bytes:
     return f'"{value}'.encode("utf-8", "surrogatepass") if isinstance(value, str) else str(value).encode()
 
 
-def _add_known(hashes: Hashes, name: str, column: npt.NDArray[Any]) -> None:
-    """Go on with a column that not every block has, where there is something in it."""
+def _add_known(hashes: _Hashes, name: str, column: npt.NDArray[Any]) -> None:
+    """Hash an optional column, of the rollouts that have a value in it."""
     known = np.flatnonzero(~np.isnan(column)) if name.startswith(NAMED_REWARD) else np.arange(len(hashes))
     some = hashes[known]
-    _go_on(some, _text(name, len(known)))
-    _stretch(some, column[known], np.arange(1, len(known) + 1))
+    _add_texts(some, _text(name, len(known)))
+    _add_column(some, column[known], np.arange(1, len(known) + 1))
     hashes[known] = some
 
 
-def _add_extra(hashes: Hashes, column: npt.NDArray[Any]) -> None:
+def _add_extra(hashes: _Hashes, column: npt.NDArray[Any]) -> None:
     known = [row for row, value in enumerate(column) if value is not None]
     some = hashes[known]
-    _go_on(some, [json.dumps(column[row], sort_keys=True).encode() for row in known])
+    _add_texts(some, [json.dumps(column[row], sort_keys=True).encode() for row in known])
     hashes[known] = some
 
 

@@ -11,19 +11,19 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.columns import NAMED_REWARD, ROW_COLUMNS, Column, Id
-from millstream.rollouts.faults import Fault, shown
-from millstream.rollouts.fields import CARRIED, FINISH_WORDS
+from millstream.rollouts.block import NAMED_REWARD, ROW_COLUMNS, Id, RolloutColumn
+from millstream.rollouts.check import Fault, shown
+from millstream.rollouts.record import CARRIED, FINISH_WORDS
 
 Array: TypeAlias = npt.NDArray[Any]
 Extra: TypeAlias = dict[str, Any] | None
 IDS = ("rollout_id", "group_id", "prompt_id")
 _PLAIN_IDS = {str, NoneType}
-MOST_DEPTH = 64
+_MOST_DEPTH = 64
 """How deep what is carried along may be nested: each that reads it has a stack of its own, and some are short."""
 _NESTED = (dict, list, tuple)
-_EXTRA = f"it is a mapping of texts to what JSON can hold, nested at most {MOST_DEPTH} deep"
-MOST_REWARDS = 4096
+_EXTRA = f"it is a mapping of texts to what JSON can hold, nested at most {_MOST_DEPTH} deep"
+_MOST_REWARDS = 4096
 """Different names of rewards in a block: each is a column of all its rollouts."""
 
 
@@ -67,7 +67,7 @@ def _id(value: Any, row: int, name: str) -> Id | None:
     raise Fault(row, "wrong type", f"{name} is {shown(value)}", "an id is a text or a whole number")
 
 
-def _words(name: str, values: list[Any], column: Column) -> Array:
+def _words(name: str, values: list[Any], column: RolloutColumn) -> Array:
     numbers = _NUMBERS[name]
     for row, value in enumerate(values):
         if value is not None and (not isinstance(value, str) or value not in numbers):
@@ -104,8 +104,8 @@ def _named_rewards(values: Sequence[Any]) -> dict[str, list[Any]]:
             raise Fault(row, "wrong type", f"rewards is {shown(value)}", 'give {"name": number, …}')
         for name, reward in value.items():
             columns.setdefault(NAMED_REWARD + name, [None] * len(values))[row] = reward
-        if len(columns) > MOST_REWARDS:
-            found = f"there are more than {MOST_REWARDS:,} different names of rewards"
+        if len(columns) > _MOST_REWARDS:
+            found = f"there are more than {_MOST_REWARDS:,} different names of rewards"
             raise Fault(row, "too many rewards", found, "what differs for each rollout goes into `extra`")
     return columns
 
@@ -127,8 +127,8 @@ def _extras(fields: Mapping[str, list[Any]]) -> list[Extra] | None:
 
 
 def check_extra(extra: Sequence[Any]) -> None:
-    """Refuse the first value that cannot be written as JSON, by whomever."""
-    shallow = [value is None or _is_shallow(value, MOST_DEPTH) for value in extra]
+    """Refuse the first value that cannot be written as JSON."""
+    shallow = [value is None or _is_shallow(value, _MOST_DEPTH) for value in extra]
     if all(shallow) and _is_json(list(extra)):
         return
     row = next(row for row, value in enumerate(extra) if not (shallow[row] and _is_json(value)))

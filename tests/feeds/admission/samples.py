@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from millstream.feeds.admission import AdmissionState, Cut
+from millstream.feeds.admission import AdmissionState, AdmittedBatch
 from millstream.rollouts import FINISHES, RolloutBlock, decode, encode
 
 
@@ -67,7 +67,7 @@ def assert_same_block(one: RolloutBlock, other: RolloutBlock) -> None:
             np.testing.assert_array_equal(columns[name], others[name])
 
 
-def assert_same_cut(one: Cut | None, other: Cut | None) -> None:
+def assert_same_cut(one: AdmittedBatch | None, other: AdmittedBatch | None) -> None:
     """Equal bit for bit."""
     if one is None or other is None:
         assert one is other

@@ -10,11 +10,11 @@ import pytest
 
 from feeds.admission.samples import group, row, rows
 from millstream.errors import LoaderError, RecordError
-from millstream.feeds.admission import Admission, AdmissionRules, Cut, ReplayRules, mean_lengths
+from millstream.feeds.admission import Admission, AdmissionRules, AdmittedBatch, ReplayRules, mean_lengths
 from millstream.feeds.admission.rules import OnBad
 
 
-def ids(cut: Cut | None) -> tuple[str | int, ...]:
+def ids(cut: AdmittedBatch | None) -> tuple[str | int, ...]:
     assert cut is not None
     return cut.group_ids
 

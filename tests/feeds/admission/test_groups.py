@@ -243,7 +243,7 @@ def test_rules_that_cannot_work_are_refused(wrong: dict[str, int]) -> None:
 
 
 def test_who_waits_hears_that_rollouts_of_a_group_that_is_gone_come_again() -> None:
-    """An engine that names groups by their prompt loses its second epoch: that is said where somebody waits for it."""
+    """An engine that names groups by their prompt loses its second epoch: the waiting message says so."""
     admission = Admission(AdmissionRules(groups_per_batch=1, group_size=2))
     admission.arrive(group("a", [0, 1]), now=0)
     assert admission.cut(0, 0, now=0) is not None

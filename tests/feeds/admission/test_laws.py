@@ -17,15 +17,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from feeds.admission.samples import assert_same_cut, row, rows, saved
 from millstream.feeds.admission import (
     Admission,
+    AdmissionJournal,
     AdmissionRules,
-    Cut,
-    Journal,
-    JournaledAdmission,
+    AdmittedBatch,
+    FollowerAdmission,
     JournalReader,
     ReplayRules,
 )
-from millstream.feeds.admission.identity import drop_from_json, name_from_json
-from millstream.feeds.admission.staleness import trained_versions
+from millstream.feeds.admission.groups import trained_versions
+from millstream.feeds.admission.seen import drop_from_json, name_from_json
 from millstream.rollouts import RolloutBlock
 
 RULES = st.builds(
@@ -69,11 +69,11 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.given = rules
         self.path = Path(tempfile.mkdtemp(), "journal")
         self.admission, self.resumed = Admission(rules, seed=3), Admission(rules, seed=3)
-        self.journal = Journal(self.path)
+        self.journal = AdmissionJournal(self.path)
         self.now, self.version, self.step = 0.0, 0, 0
         self.made: Counter[int] = Counter()
         self.blocks: list[RolloutBlock] = []
-        self.cuts: list[Cut] = []
+        self.cuts: list[AdmittedBatch] = []
 
     @rule(arriving=ROLLOUTS)
     def arrive(self, arriving: list[tuple[int, bool, list[int], float, str]]) -> None:
@@ -135,7 +135,7 @@ class AnyInterleaving(RuleBasedStateMachine):
             self.resumed.arrive(rows(row(f"ahead {number}", f"ahead {number}", versions=(version,))), self.now)
         assert mark.state().fields == before
         assert self.resumed.at(mark).counters == self.admission.counters
-        self.resumed.go_back(mark)
+        self.resumed.rewind(mark)
         assert self.resumed.state().fields == before
 
     @rule()
@@ -155,7 +155,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         self.check_fresh(one)
         return True
 
-    def check_fresh(self, cut: Cut) -> None:
+    def check_fresh(self, cut: AdmittedBatch) -> None:
         """No trained token of a cut is from before the bound, or from the future; and no group is too small."""
         oldest, newest = trained_versions(cut.block)
         assert newest.max() <= self.version
@@ -205,7 +205,7 @@ class AnyInterleaving(RuleBasedStateMachine):
         """The same rollouts in another order, some twice, with the journal, give the same cuts and the same rest."""
         singles = [block.select([row]) for block in self.blocks for row in range(len(block))]
         random.Random(5).shuffle(singles)
-        follower = JournaledAdmission(JournalReader(self.path), self.given, seed=3)
+        follower = FollowerAdmission(JournalReader(self.path), self.given, seed=3)
         coming = iter(singles)
         for cut in self.cuts:
             while (found := follower.cut(cut.step, cut.policy_version)) is None:

@@ -6,12 +6,10 @@ __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
         "admission": "Admission",
-        "cut": "Cut",
-        "journal": "START_OF_JOURNAL FollowedJournal Journal JournalReader",
-        "journaled": "JournaledAdmission",
-        "memory": "AdmissionState",
+        "batch": "AdmittedBatch",
+        "follower": "FollowerAdmission",
+        "journal": "START_OF_JOURNAL AdmissionJournal FollowedJournal JournalReader",
         "rules": "AdmissionRules ReplayRules",
-        "sidecar": "ADMISSION_SIDECAR decode_admission encode_admission",
-        "tally": "mean_lengths",
+        "state": "ADMISSION_SIDECAR AdmissionState decode_admission encode_admission mean_lengths",
     },
 )

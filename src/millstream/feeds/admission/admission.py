@@ -1,4 +1,4 @@
-"""Admission: arrivals -> cuts. The same events give the same decisions: it has no threads, no clock and no chance."""
+"""Admission: arrivals -> batches. Deterministic: no threads, no clock, and the same events give the same decisions."""
 
 from __future__ import annotations
 
@@ -6,27 +6,36 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from millstream.errors import BudgetError, LoaderError
-from millstream.feeds.admission.arrivals import (
+from millstream.feeds.admission.batch import AdmittedBatch, BatchSize, takeable
+from millstream.feeds.admission.groups import CompleteGroup, OpenGroup, held_tokens
+from millstream.feeds.admission.refusals import (
     CONFLICTING,
     REPEATED,
     STRANGERS,
+    Flags,
+    Verdict,
     columns_of,
+    examine,
     place_of,
     prompt_of,
     refusals,
     size_of,
 )
-from millstream.feeds.admission.closing import close, pass_by, rest
-from millstream.feeds.admission.cut import Cut
-from millstream.feeds.admission.examine import examine
-from millstream.feeds.admission.filling import BatchSize, takeable
-from millstream.feeds.admission.groups import Gathering, Group, held_tokens
-from millstream.feeds.admission.identity import Drop, Key, is_baseline, keys, said
-from millstream.feeds.admission.memory import AdmissionState, Memory, MemoryMark
-from millstream.feeds.admission.pacing import groups_wanted
-from millstream.feeds.admission.rules import AdmissionRules
-from millstream.feeds.admission.tally import ARRIVED, CUT, MASKED, count_fate
+from millstream.feeds.admission.rules import AdmissionRules, groups_wanted
+from millstream.feeds.admission.seen import Drop, Key, is_baseline, keys, whole_number_of
+from millstream.feeds.admission.state import (
+    ARRIVED,
+    CUT,
+    MASKED,
+    SHORT_GROUPS,
+    AdmissionState,
+    Memory,
+    MemoryMark,
+    count_fate,
+)
 from millstream.rollouts import Id, RolloutBlock, content_hash, notes_of
 
 LATE = "late"
@@ -92,7 +101,7 @@ class Admission:
                 rows.append(row)
             else:
                 self._refuse(block, row, reason or LATE, key, contents[row])
-                memory.seen.let_go([key])
+                memory.seen.release([key])
         self._settle(block, joined)
 
     def look(self, block: RolloutBlock) -> tuple[list[int], list[str | None]]:
@@ -106,8 +115,8 @@ class Admission:
         for fate in (ARRIVED, UNREADABLE):
             count_fate(self._memory.tally, fate, len(block), tokens)
 
-    def _joined(self, block: RolloutBlock, row: int, now: float) -> Gathering | None:
-        """The group that a rollout has come to, begun if it is new; None if it takes nobody any more."""
+    def _joined(self, block: RolloutBlock, row: int, now: float) -> OpenGroup | None:
+        """The group that a rollout has come to, begun if it is new; None if it is closed."""
         memory, group, rollout = self._memory, block.rows["group_id"][row], block.rows["rollout_id"][row]
         if group in memory.closed:
             return None
@@ -115,13 +124,13 @@ class Admission:
             size = size_of(block, row, self.rules)
             memory.begun += 1
             place = place_of(block, row, self.rules) or 0
-            memory.gathering[group] = Gathering(group, now, place, size, prompt_of(block, row))
+            memory.gathering[group] = OpenGroup(group, now, place, size, prompt_of(block, row))
         gathering, baseline = memory.gathering[group], is_baseline(block, row)
         if not gathering.has_room_for(rollout, baseline=baseline):
             size = gathering.size or 0
             memory.odd_group = memory.odd_group or (group, f"more than {size} rollouts", size)
             return None
-        gathering.arrive(rollout, said(block, row, "parts") or 1, baseline=baseline)
+        gathering.arrive(rollout, whole_number_of(block, row, "parts") or 1, baseline=baseline)
         return gathering
 
     def _refuse(self, block: RolloutBlock, row: int, reason: str, key: Key, content: int) -> None:
@@ -138,26 +147,26 @@ class Admission:
                 memory.gathering[group].parts.append(block.select(rows))
         for group in joined:
             if memory.gathering[group].is_complete(self.rules):
-                close(memory, self.rules, memory.gathering[group])
-        while self._is_crowded() and not self._has_a_batch():
+                _close(memory, self.rules, memory.gathering[group])
+        while self._is_crowded() and not self.has_a_batch:
             if not memory.gathering:
                 raise BudgetError(
                     f"admission holds as much as it may, and no batch can be cut of it: {self.waiting_for()}",
                     hint="raise capacity_tokens or capacity_groups, or make batches smaller",
                 )
-            close(memory, self.rules, self._least_needed(), crowded=True)
+            _close(memory, self.rules, self._least_needed(), crowded=True)
 
-    def cut(self, step: int, policy_version: int, now: float, *, ended: bool = False) -> Cut | None:
+    def cut(self, step: int, policy_version: int, now: float, *, ended: bool = False) -> AdmittedBatch | None:
         """Cut the batch of a step that trains a policy version; None: not enough is here yet.
 
-        With `ended`, nothing more comes: the last batches are cut of what is left, and then there is None for ever.
+        With `ended`, nothing more comes: the last batches are cut of what is left, and after them there is only None.
         """
         memory, batch = self._memory, self._size
         memory.now, memory.step = now, step
         self._advance(policy_version)
         for gathering in list(memory.gathering.values()):
             if ended or gathering.is_overdue(self.rules, now):
-                close(memory, self.rules, gathering)
+                _close(memory, self.rules, gathering)
         self._vet()
         again = [] if memory.replay is None else memory.replay.draw(step, batch)
         line = takeable(memory.ready, self.rules, step, memory.line, now, ended=ended)
@@ -185,7 +194,7 @@ class Admission:
         new = memory.ready[len(old) :]
         # All are looked at before anything is changed: one from the future is an error.
         verdicts = [examine(group.block, self.rules, memory.policy_version, at_cut=True) for group in new]
-        left = [rest(memory, self.rules, *each) for each in zip(new, verdicts, strict=True)]
+        left = [_keep(memory, self.rules, *each) for each in zip(new, verdicts, strict=True)]
         memory.ready = old + [group for groups in left for group in groups]
         self._vetted = (memory.policy_version, memory.completed - 1)
 
@@ -203,17 +212,17 @@ class Admission:
             )
         return True
 
-    def _take(self, step: int, fresh: Sequence[Group], again: Sequence[Group]) -> Cut:
+    def _take(self, step: int, fresh: Sequence[CompleteGroup], again: Sequence[CompleteGroup]) -> AdmittedBatch:
         memory = self._memory
         names = [memory.seen.names(group.keys) for group in fresh]
-        cut = Cut.of(self.rules, step, memory.policy_version, fresh, again, names, memory.drops)
+        cut = AdmittedBatch.of(self.rules, step, memory.policy_version, fresh, again, names, memory.drops)
         memory.drops, memory.step = [], step + 1
         for group in fresh:
             count_fate(memory.tally, CUT, len(group.block), group.tokens)
-            memory.seen.let_go(group.keys)
+            memory.seen.release(group.keys)
             if self.rules.order == "group_index":
                 memory.line.skip_to(group.place)
-            pass_by(memory, self.rules, group.place)
+            _pass_by(memory, self.rules, group.place)
         memory.tally.add(MASKED, count=cut.stale_masked)
         taken = {group.number for group in fresh}
         memory.ready = [group for group in memory.ready if group.number not in taken]
@@ -226,14 +235,11 @@ class Admission:
     @property
     def has_a_batch(self) -> bool:
         """Whether complete groups are enough for a batch, if all of them are fresh enough."""
-        return self._has_a_batch()
-
-    def _has_a_batch(self) -> bool:
         memory = self._memory
         line = takeable(memory.ready, self.rules, memory.step, memory.line, memory.now, ended=False)
         return self._size.fill(line, self._size.room)[1]
 
-    def _least_needed(self) -> Gathering:
+    def _least_needed(self) -> OpenGroup:
         """Of the groups that are gathered, the one whose turn comes last; else the one that waits the longest."""
         groups = self._memory.gathering.values()
         if self.rules.order == "arrival":
@@ -242,7 +248,7 @@ class Admission:
 
     def _is_crowded(self) -> bool:
         memory, rules = self._memory, self.rules
-        groups: list[Gathering | Group] = [*memory.gathering.values(), *memory.ready]
+        groups: list[OpenGroup | CompleteGroup] = [*memory.gathering.values(), *memory.ready]
         if rules.capacity_groups is not None and len(groups) > rules.capacity_groups:
             return True
         return rules.capacity_tokens is not None and held_tokens(groups) > rules.capacity_tokens
@@ -250,7 +256,7 @@ class Admission:
     @property
     def full(self) -> bool:
         """Whether a batch can be cut and no more should be received before."""
-        return self._is_crowded() and self._has_a_batch()
+        return self._is_crowded() and self.has_a_batch
 
     @property
     def held(self) -> int:
@@ -286,8 +292,8 @@ class Admission:
         for drop in memory.drops:
             lost[drop.reason] += len(drop.names)
         if lost:
-            told = ", ".join(f"{count} {reason}" for reason, count in lost.most_common())
-            have += f"; dropped since the last batch: {told}"
+            reasons = ", ".join(f"{count} {reason}" for reason, count in lost.most_common())
+            have += f"; dropped since the last batch: {reasons}"
         if not memory.gathering:
             return f"{have}; no group is being gathered"
         oldest = min(memory.gathering.values(), key=lambda group: group.began)
@@ -301,9 +307,9 @@ class Admission:
         """The present, as a place to go back to."""
         return AdmissionMark(self._memory.mark(), self._vetted)
 
-    def go_back(self, mark: AdmissionMark) -> None:
+    def rewind(self, mark: AdmissionMark) -> None:
         """Stand at a mark: nothing that came or was cut since has happened."""
-        self._memory, self._vetted = mark.memory.go_back(), mark.vetted
+        self._memory, self._vetted = mark.memory.rewind(), mark.vetted
 
     def at(self, mark: AdmissionMark) -> Admission:
         """What was decided until a mark, to be looked at."""
@@ -311,5 +317,56 @@ class Admission:
 
     @classmethod
     def load(cls, state: AdmissionState, rules: AdmissionRules, seed: int = 0, now: float | None = None) -> Admission:
-        """Go on from a state. `now` is the present, where the clock is not that of the process that saved it."""
+        """Resume from a state. `now` is the present, where the clock is not that of the process that saved it."""
         return cls(rules, seed, Memory.from_state(state, rules, seed, now))
+
+
+def _close(memory: Memory, rules: AdmissionRules, gathering: OpenGroup, *, crowded: bool = False) -> None:
+    """Close a group: it is complete, overdue, or makes room for others."""
+    del memory.gathering[gathering.id]
+    memory.closed.add(gathering.id)
+    block = gathering.gathered()
+    if block is None:
+        _pass_by(memory, rules, gathering.place)
+        return
+    group = CompleteGroup(gathering.id, memory.completed, gathering.began, gathering.place, block)
+    memory.completed += 1
+    if crowded:
+        _keep(memory, rules, group, Verdict(np.zeros(len(block), bool), {"crowded": np.ones(len(block), bool)}))
+        return
+    memory.tried += BatchSize.of(rules).weigh([group])
+    left = _keep(memory, rules, group, examine(block, rules, memory.policy_version, at_cut=False))
+    came, size = len(gathering.arrived), gathering.size
+    if left and size is not None and came < size:
+        memory.tally.add(SHORT_GROUPS)
+        memory.odd_group = memory.odd_group or (group.id, f"{came} rollouts", size)
+    memory.ready += left
+
+
+def _keep(memory: Memory, rules: AdmissionRules, group: CompleteGroup, verdict: Verdict) -> list[CompleteGroup]:
+    """What a verdict leaves of a group: itself, a smaller one, or nothing."""
+    for reason, flags in verdict.dropped.items():
+        if flags.any():
+            _drop(memory, group, flags, reason)
+    if verdict.kept.all():
+        return [group]
+    if not verdict.kept.any():
+        _pass_by(memory, rules, group.place)
+        return []
+    block = group.block.select(np.flatnonzero(verdict.kept))
+    return [CompleteGroup(group.id, group.number, group.began, group.place, block)]
+
+
+def _drop(memory: Memory, group: CompleteGroup, flags: Flags, reason: str) -> None:
+    rows = np.flatnonzero(flags).tolist()
+    dropped = [group.keys[row] for row in rows]
+    tokens = int(group.block.lengths[rows].sum())
+    count_fate(memory.tally, reason, len(rows), tokens)
+    memory.drops.append(Drop(reason, group.id, memory.seen.names(dropped), tokens))
+    memory.seen.release(dropped)
+
+
+def _pass_by(memory: Memory, rules: AdmissionRules, place: int) -> None:
+    """A group was cut or dropped: its index is not waited for."""
+    if rules.order == "group_index":
+        memory.line.pass_by(place)

@@ -1,4 +1,9 @@
-"""Rollouts of one prompt -> a group: gathered until all are there, or until waiting for the rest took too long."""
+"""Rollouts of one prompt -> a group: gathered until all are there or a timeout ends the wait; and how old they are.
+
+Staleness is the number of versions between the policy that made the trained tokens and the one that is trained: step 5
+trains version 4, so what version 3 made has a staleness of 1. Rollouts age while they wait: staleness is checked when
+they arrive, and again when a batch is cut.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +12,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
-from millstream.feeds.admission.identity import Key, are_baselines, keys
 from millstream.feeds.admission.rules import AdmissionRules
+from millstream.feeds.admission.seen import Key, are_baselines, keys
 from millstream.rollouts import Id, RolloutBlock
+
+Numbers = npt.NDArray[np.int64]
+NEVER = np.iinfo(np.int64).max
+"""The version of rollouts that no loss is taken from: they cannot be too old."""
 
 
 @dataclass
-class Gathering:
+class OpenGroup:
     """A group that is not complete."""
 
     id: Id
@@ -23,16 +33,16 @@ class Gathering:
     place: int = 0
     """Its target step or its index, where groups are taken in that order."""
     size: int | None = None
-    """How many rollouts the whole group has, if somebody said it."""
+    """How many rollouts the whole group has, if it is known."""
     prompt: Id | None = None
     arrived: dict[Id, None] = field(default_factory=dict)
-    """Rollouts that came, those that were dropped at once too: nobody has to wait for them."""
+    """Rollouts that came, those that were dropped at once too: they are not waited for."""
     awaited: dict[Id, int] = field(default_factory=dict)
     """Rollouts of which something came, and how many of their parts did not."""
     baselines: int = 0
     parts: list[RolloutBlock] = field(default_factory=list)
 
-    def copy(self) -> Gathering:
+    def copy(self) -> OpenGroup:
         """The same, to be changed apart."""
         return replace(self, arrived=dict(self.arrived), awaited=dict(self.awaited), parts=list(self.parts))
 
@@ -51,7 +61,7 @@ class Gathering:
             self.arrived[rollout] = None
 
     def is_complete(self, rules: AdmissionRules) -> bool:
-        """Whether nobody is missing, and no part of anybody."""
+        """Whether all rollouts are there, and all their parts."""
         is_full = self.size is not None and len(self.arrived) >= self.size
         return is_full and not self.awaited and self.baselines >= rules.baselines
 
@@ -65,7 +75,7 @@ class Gathering:
         return sum(int(part.ends[-1]) for part in self.parts if len(part))
 
     def missing(self) -> str:
-        """Who is waited for, in words."""
+        """What is waited for, in words."""
         if self.size is None:
             return "its end"
         missing = max(0, self.size - len(self.arrived))
@@ -84,8 +94,8 @@ class Gathering:
 
 
 @dataclass(frozen=True, eq=False)
-class Group:
-    """A group that takes nobody any more."""
+class CompleteGroup:
+    """A group that is closed: no further rollout joins it."""
 
     id: Id
     number: int
@@ -96,7 +106,7 @@ class Group:
 
     @cached_property
     def keys(self) -> list[Key]:
-        """Who is in it."""
+        """The keys of its rollouts."""
         return keys(self.block)
 
     @property
@@ -120,6 +130,51 @@ def samples_of(block: RolloutBlock) -> int:
     return len(set(block.rows["rollout_id"][~are_baselines(block)].tolist()))
 
 
-def held_tokens(groups: Iterable[Gathering | Group]) -> int:
+def held_tokens(groups: Iterable[OpenGroup | CompleteGroup]) -> int:
     """Tokens of some groups."""
     return sum(group.tokens for group in groups)
+
+
+def trained_versions(block: RolloutBlock) -> tuple[Numbers, Numbers]:
+    """The oldest and the newest version among the trained tokens of each rollout.
+
+    >>> tokens = {"loss_mask": np.array([0, 1, 1, 0], bool), "policy_version": np.array([0, 3, 4, 9], np.uint32)}
+    >>> [ends.tolist() for ends in trained_versions(RolloutBlock(np.array([3, 4]), {}, tokens))]
+    [[3, 9223372036854775807], [4, -1]]
+    """
+    trained, versions = _trained(block), block.tokens["policy_version"].astype(np.int64)
+    if not len(block):
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    oldest: Numbers = np.minimum.reduceat(np.where(trained, versions, NEVER), block.starts)
+    newest: Numbers = np.maximum.reduceat(np.where(trained, versions, -1), block.starts)
+    return oldest, newest
+
+
+def is_stale(block: RolloutBlock, policy_version: int, max_staleness: int) -> npt.NDArray[np.bool_]:
+    """Which rollouts have a trained token that is too old.
+
+    >>> tokens = {"loss_mask": np.array([True]), "policy_version": np.array([3], np.uint32)}
+    >>> block = RolloutBlock(np.array([1]), {}, tokens)
+    >>> bool(is_stale(block, 4, max_staleness=1)), bool(is_stale(block, 4, max_staleness=0))
+    (False, True)
+    """
+    return trained_versions(block)[0] < policy_version - max_staleness
+
+
+def is_wholly_stale(block: RolloutBlock, policy_version: int, max_staleness: int) -> npt.NDArray[np.bool_]:
+    """Which rollouts have trained tokens, all of them too old."""
+    newest = trained_versions(block)[1]
+    return (newest >= 0) & (newest < policy_version - max_staleness)
+
+
+def mask_stale(block: RolloutBlock, policy_version: int, max_staleness: int) -> tuple[RolloutBlock, int]:
+    """Take the loss from tokens that are too old; gives how many these are, too."""
+    stale = _trained(block) & (block.tokens["policy_version"].astype(np.int64) < policy_version - max_staleness)
+    count = int(stale.sum())
+    return (block.with_columns(loss_mask=block.tokens["loss_mask"] & ~stale) if count else block), count
+
+
+def _trained(block: RolloutBlock) -> npt.NDArray[np.bool_]:
+    compared = np.repeat(are_baselines(block), block.lengths)
+    trained: npt.NDArray[np.bool_] = block.tokens["loss_mask"] & ~compared
+    return trained

@@ -1,6 +1,6 @@
 """The journal of admissions: one readable line per cut, appended before the batch is given out.
 
-Other ranks follow the one that decides by reading behind it.
+The leader decides and writes; follower ranks read.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from millstream.errors import StoreError
-from millstream.feeds.admission.cut import Cut
-from millstream.feeds.admission.identity import Drop, Name, drop_from_json, drop_to_json, name_from_json, name_to_json
+from millstream.feeds.admission.batch import AdmittedBatch
+from millstream.feeds.admission.seen import Drop, Name, drop_from_json, drop_to_json, name_from_json, name_to_json
 from millstream.rollouts import Id
 from millstream.storage import OTHER_RUN, ChainedLog, FollowedLog, LogReader, Position
 
 FORMAT = "millstream admissions 1"
+START_OF_JOURNAL: Position = Position.start(FORMAT)
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class RecordedGroup:
 
 
 @dataclass(frozen=True)
-class Entry:
+class AdmissionEntry:
     """A cut as it was decided."""
 
     step: int
@@ -39,12 +40,12 @@ class Entry:
     tokens: tuple[int, ...]
     """Of each rollout, those that came again too; 0 for those that are only compared with."""
     received: Mapping[str, Any] | None = None
-    """The place in the feed behind everything that had been let in."""
+    """The place in the feed after everything that had been let in."""
     withdrawn: bool = False
     """Whether this takes back the cut of this step, and all after it: the trainer trains another version."""
 
     @classmethod
-    def of(cls, cut: Cut, received: Mapping[str, Any] | None = None) -> Entry:
+    def of(cls, cut: AdmittedBatch, received: Mapping[str, Any] | None = None) -> AdmissionEntry:
         """What is written down of a cut."""
         groups = zip(cut.group_ids, cut.replayed, cut.names, strict=True)
         recorded = tuple(RecordedGroup(*each) for each in groups)
@@ -65,7 +66,7 @@ class Entry:
         return {**place, **taken_back, "groups": groups, "tokens": list(self.tokens), "drops": drops, **feed}
 
     @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Entry:
+    def from_json(cls, saved: Mapping[str, Any]) -> AdmissionEntry:
         """Read it back."""
         groups = tuple(
             RecordedGroup(group, replayed, tuple(map(name_from_json, names)))
@@ -77,9 +78,6 @@ class Entry:
         return cls(*place, groups, drops, tokens, saved.get("received"), saved.get("withdrawn") is True)
 
 
-START_OF_JOURNAL: Position = Position.start(FORMAT)
-
-
 class JournalReader:
     """Reads entries one by one, those that are still to be written too, unless the journal is `whole`."""
 
@@ -89,7 +87,7 @@ class JournalReader:
         self._log, self.whole = LogReader(path, position), whole
         self._path, self._withdrawn = path, None if whole else frozenset[int]()
 
-    def next(self) -> Entry | None:
+    def next(self) -> AdmissionEntry | None:
         """The next entry, or None as long as there is none. Of a whole journal, only what was not taken back."""
         if self._withdrawn is None:
             self._withdrawn = _withdrawn(JournalReader(self._path, self._log.position))
@@ -97,11 +95,11 @@ class JournalReader:
             self._log.read()
         return self._next()
 
-    def _next(self) -> Entry | None:
+    def _next(self) -> AdmissionEntry | None:
         where, before = self._log.where, self._log.position
         said = self._log.read()
         try:
-            return None if said is None else Entry.from_json(said)
+            return None if said is None else AdmissionEntry.from_json(said)
         except (ValueError, KeyError, TypeError) as error:
             self._log.position = before
             raise StoreError(f"{where}: this is not a cut: {error}", hint=OTHER_RUN) from None
@@ -117,7 +115,7 @@ class JournalReader:
         """What is waited for, in words."""
         return f"{self._log.path}: the next cut is not written yet"
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[AdmissionEntry]:
         """All entries that are there."""
         while (entry := self.next()) is not None:
             yield entry
@@ -163,15 +161,15 @@ class FollowedJournal(JournalReader):
         )
 
 
-class Journal(ChainedLog):
+class AdmissionJournal(ChainedLog):
     """Writes entries. One writer at a time; a line is on the disk when `append` returns."""
 
     def __init__(self, path: str | os.PathLike[str], position: Position | None = None) -> None:
-        """Go on behind the last whole entry, or at a position."""
+        """Continue after the last whole entry, or at a position."""
         super().__init__(path, FORMAT, position)
 
     def go_back(self, position: Position) -> None:
-        """Stand at a position of this journal, or of one that was put aside: what was written behind it is cut off.
+        """Stand at a position of this journal, or of one that was put aside: what was written after it is cut off.
 
         At the very beginning nothing tells whose journal it is: it is put aside.
         """
@@ -180,14 +178,14 @@ class Journal(ChainedLog):
         super().go_back(position)
         self.cut()
 
-    def append(self, cut: Cut, received: Mapping[str, Any] | None = None) -> Position:
+    def append(self, cut: AdmittedBatch, received: Mapping[str, Any] | None = None) -> Position:
         """Write a cut down, and wait until it is on the disk."""
-        return self.write(Entry.of(cut, received).to_json())
+        return self.write(AdmissionEntry.of(cut, received).to_json())
 
     def append_withdrawal(self, step: int, policy_version: int) -> Position:
         """Write down that the cut of a step, and those after it, are not trained on."""
-        return self.write(Entry(step, policy_version, (), (), (), withdrawn=True).to_json())
+        return self.write(AdmissionEntry(step, policy_version, (), (), (), withdrawn=True).to_json())
 
     def append_end(self, step: int, policy_version: int) -> Position:
-        """Write down that nothing more is there to be cut for a step: who follows waits no longer."""
-        return self.write(Entry(step, policy_version, (), (), ()).to_json())
+        """Write down that nothing more is there to be cut for a step: followers wait no longer."""
+        return self.write(AdmissionEntry(step, policy_version, (), (), ()).to_json())

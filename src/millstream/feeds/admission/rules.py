@@ -1,4 +1,4 @@
-"""AdmissionRules: when a group is complete, fresh and worth training on, and how many of them make a batch."""
+"""AdmissionRules: when a group is complete and fresh, how many make a batch, and how many may be begun ahead."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Order = Literal["arrival", "target_step", "group_index"]
 "target_step": groups are made for a step, which waits for them. "group_index": by their number, without gaps."""
 OnBad = Literal["error", "skip"]
 
-NEEDS_A_NUMBER = "give a whole number, 1 or more"
+_NEEDS_A_NUMBER = "give a whole number, 1 or more"
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class AdmissionRules:
     """What is left of a group whose stragglers did not come, or failed, or are stale, is used from this size on. None:
     2; or 1, where groups are of one or of any size."""
     group_timeout_s: float | None = 600.0
-    """How long a group, from its first rollout on, waits for the others. None: for ever."""
+    """How long a group, from its first rollout on, waits for the others. None: no limit."""
     order: Order = "arrival"
     max_staleness: int | None = None
     """How many versions older than the one that is trained a trained token may be. None: any age."""
@@ -89,7 +89,7 @@ class AdmissionRules:
     on_bad: OnBad = "error"
     """What conflicting, future or too long rollouts are: errors, or counted."""
     remember: int = 2**18
-    """How many rollouts and groups are recognised after they have gone."""
+    """How many rollouts and groups are recognised after they were released."""
 
     def __post_init__(self) -> None:
         if self.groups_per_batch is None and self.rollouts_per_batch is None:
@@ -135,4 +135,29 @@ class AdmissionRules:
 
 def _check_positive(name: str, value: int | None) -> None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise LoaderError(f"{name.replace('known_size', 'group_size')} is {value!r}", hint=NEEDS_A_NUMBER)
+        raise LoaderError(f"{name.replace('known_size', 'group_size')} is {value!r}", hint=_NEEDS_A_NUMBER)
+
+
+def groups_ahead(rules: AdmissionRules) -> int | None:
+    """How many groups may be begun and not trained on; None: any number.
+
+    >>> groups_ahead(AdmissionRules(groups_per_batch=4, max_staleness=1))
+    8
+    """
+    if rules.groups_ahead is not None or rules.max_staleness is None:
+        return rules.groups_ahead
+    groups = rules.groups_per_batch
+    if groups is None and rules.known_size is not None:
+        groups = -(-(rules.rollouts_per_batch or 1) // rules.known_size)
+    return None if groups is None else (1 + rules.max_staleness) * groups
+
+
+def groups_wanted(rules: AdmissionRules, held: int) -> int | None:
+    """How many more may be begun, when some are held here; None: any number.
+
+    >>> rules = AdmissionRules(groups_per_batch=4, max_staleness=1)
+    >>> groups_wanted(rules, held=3), groups_wanted(rules, held=9)
+    (5, 0)
+    """
+    ahead = groups_ahead(rules)
+    return None if ahead is None else max(0, ahead - held)

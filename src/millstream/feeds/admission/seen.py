@@ -1,27 +1,110 @@
-"""Which rollouts came before: everything that is held, and the latest of what has gone, is recognised exactly."""
+"""Which rollout a row is, and which rollouts came before.
+
+A row is one rollout, or a part of one that an engine gave in several samples: these share its id and differ in
+`sample_idx`, and the rollout counts once. Everything that is held is recognised exactly, and so is the latest of what
+was released.
+"""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Hashable, Iterable, Iterator
-from typing import Any, Generic, TypeVar
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from millstream.feeds.admission.identity import Key, Name, name_from_json, name_to_json
+import numpy as np
+import numpy.typing as npt
 
+from millstream.rollouts import KINDS, Id, RolloutBlock
+
+Key: TypeAlias = tuple[Id, int]
+"""A rollout's id and its `sample_idx`, -1 where there is none."""
+Name: TypeAlias = tuple[Key, int]
+"""A key and the hash of the content: two records that claim one key have two names."""
+
+BASELINE = KINDS.index("baseline")
 Thing = TypeVar("Thing", bound=Hashable)
 
 
-class Recent(Generic[Thing]):
+@dataclass(frozen=True)
+class Drop:
+    """Rollouts of a group that no batch gets, and the reason."""
+
+    reason: str
+    group: Id
+    names: tuple[Name, ...]
+    tokens: int
+
+
+def keys(block: RolloutBlock) -> list[Key]:
+    """The keys of the rows."""
+    ids = block.rows["rollout_id"].tolist()
+    samples = block.rows["sample_idx"].tolist() if "sample_idx" in block.rows else [-1] * len(ids)
+    return list(zip(ids, samples, strict=True))
+
+
+def is_baseline(block: RolloutBlock, row: int) -> bool:
+    """Whether a row is only compared with, and not trained on."""
+    return "kind" in block.rows and bool(block.rows["kind"][row] == BASELINE)
+
+
+def are_baselines(block: RolloutBlock) -> npt.NDArray[np.bool_]:
+    """Which rows are only compared with."""
+    return block.rows["kind"] == BASELINE if "kind" in block.rows else np.zeros(len(block), bool)
+
+
+def whole_number_of(block: RolloutBlock, row: int, name: str) -> int | None:
+    """A whole number that a record gives as a column or in its `extra`, or None.
+
+    >>> rows = {"rollout_id": np.array(["a", "b"], object), "extra": np.array([{"target_step": 4}, None], object)}
+    >>> block = RolloutBlock(np.array([1, 2]), rows, {})
+    >>> whole_number_of(block, 0, "target_step"), whole_number_of(block, 1, "target_step")
+    (4, None)
+    """
+    extra = block.rows["extra"][row] if "extra" in block.rows else None
+    value = block.rows[name][row] if name in block.rows else extra.get(name) if isinstance(extra, Mapping) else None
+    number = value.item() if isinstance(value, np.generic) else value
+    return int(number) if isinstance(number, int | float) and number % 1 == 0 else None
+
+
+def name_to_json(name: Name) -> list[Any]:
+    """Write a name down: the id, the content's hash, and the part where there are several."""
+    (rollout, sample), content = name
+    return [rollout, f"{content:016x}", *([] if sample < 0 else [sample])]
+
+
+def name_from_json(saved: list[Any]) -> Name:
+    """Read a name back.
+
+    >>> name_from_json(name_to_json((("r1", 2), 255)))
+    (('r1', 2), 255)
+    """
+    rollout, content, *sample = saved
+    return (rollout, sample[0] if sample else -1), int(content, 16)
+
+
+def drop_to_json(drop: Drop) -> list[Any]:
+    """Write a drop down."""
+    return [drop.reason, drop.group, drop.tokens, [name_to_json(name) for name in drop.names]]
+
+
+def drop_from_json(saved: list[Any]) -> Drop:
+    """Read a drop back."""
+    reason, group, tokens, names = saved
+    return Drop(reason, group, tuple(name_from_json(name) for name in names), tokens)
+
+
+class RecentKeys(Generic[Thing]):
     """The latest things that were added, up to a number, each with a number of its own. Changes can be undone.
 
-    >>> recent = Recent[int](2)
+    >>> recent = RecentKeys[int](2)
     >>> for each in range(2):
     ...     recent.add(each)
     >>> mark = recent.mark()
     >>> recent.add(2)
     >>> list(recent), 0 in recent, list(recent.at(mark))
     ([1, 2], False, [0, 1])
-    >>> recent.go_back(mark)
+    >>> recent.rewind(mark)
     >>> list(recent)
     [0, 1]
     """
@@ -70,7 +153,7 @@ class Recent(Generic[Thing]):
             self._changes = deque()
         return self._settled + len(self._changes)
 
-    def go_back(self, mark: int) -> None:
+    def rewind(self, mark: int) -> None:
         """Undo everything since a mark."""
         assert self._changes is not None
         while self._settled + len(self._changes) > mark:
@@ -88,22 +171,22 @@ class Recent(Generic[Thing]):
             self._changes.popleft()
             self._settled += 1
 
-    def at(self, mark: int) -> Recent[Thing]:
+    def at(self, mark: int) -> RecentKeys[Thing]:
         """A copy, as it was at a mark."""
-        then: Recent[Thing] = Recent(self._remember)
+        then: RecentKeys[Thing] = RecentKeys(self._remember)
         then._things, then._settled = self._things.copy(), self._settled
         then._changes = deque(self._changes or ())
-        then.go_back(mark)
+        then.rewind(mark)
         return then
 
 
-class Seen:
+class SeenRollouts:
     """Rollouts by key, with the hash of their content.
 
-    >>> seen = Seen(remember=1)
+    >>> seen = SeenRollouts(remember=1)
     >>> for each in "ab":
     ...     seen.hold((each, -1), 7)
-    >>> seen.let_go([("a", -1), ("b", -1)])
+    >>> seen.release([("a", -1), ("b", -1)])
     >>> seen.content(("a", -1)), seen.content(("b", -1))
     (None, 7)
     """
@@ -111,7 +194,7 @@ class Seen:
     def __init__(self, remember: int) -> None:
         self._remember = remember
         self._held: dict[Key, int] = {}
-        self._gone: Recent[Key] = Recent(remember)
+        self._gone: RecentKeys[Key] = RecentKeys(remember)
 
     def __len__(self) -> int:
         return len(self._held) + len(self._gone)
@@ -128,7 +211,7 @@ class Seen:
         """The names of rollouts that are held."""
         return tuple((key, self._held[key]) for key in held)
 
-    def let_go(self, held: Iterable[Key]) -> None:
+    def release(self, held: Iterable[Key]) -> None:
         """Rollouts were cut or dropped: they are remembered for a while."""
         for key in held:
             self._gone.add(key, self._held.pop(key))
@@ -141,18 +224,18 @@ class Seen:
         """The present, as a place to go back to."""
         return self._held.copy(), self._gone.mark()
 
-    def go_back(self, mark: tuple[dict[Key, int], int]) -> None:
+    def rewind(self, mark: tuple[dict[Key, int], int]) -> None:
         """Undo everything since a mark."""
         self._held = mark[0].copy()
-        self._gone.go_back(mark[1])
+        self._gone.rewind(mark[1])
 
     def settle(self, mark: tuple[dict[Key, int], int]) -> None:
         """Nothing before a mark is undone any more."""
         self._gone.settle(mark[1])
 
-    def at(self, mark: tuple[dict[Key, int], int]) -> Seen:
+    def at(self, mark: tuple[dict[Key, int], int]) -> SeenRollouts:
         """A copy, as it was at a mark."""
-        then = Seen(self._remember)
+        then = SeenRollouts(self._remember)
         then._held, then._gone = mark[0].copy(), self._gone.at(mark[1])
         return then
 
@@ -162,7 +245,7 @@ class Seen:
         return {"held": held, "gone": gone}
 
     @classmethod
-    def from_json(cls, saved: dict[str, Any], remember: int) -> Seen:
+    def from_json(cls, saved: dict[str, Any], remember: int) -> SeenRollouts:
         """Read it back."""
         seen = cls(remember)
         seen._held.update(map(name_from_json, saved["held"]))

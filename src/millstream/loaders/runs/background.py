@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from millstream.errors import MillstreamError
 from millstream.feeds import Control, Feed, MemoryFeed
-from millstream.feeds.admission import Admission, Cut, JournaledAdmission
+from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.frontier import Ahead, Expected, Frontier
@@ -56,7 +56,7 @@ class Background:
         feed: Feed,
         checkpoint: FeedCheckpoint,
         locks: Locks,
-        rate: Callable[[Cut], RolloutBatch],
+        rate: Callable[[AdmittedBatch], RolloutBatch],
         expected: Expected,
         most_ahead: int,
     ) -> None:
@@ -142,7 +142,7 @@ class Background:
         if ended if isinstance(decide, Admission) else decide.ended:
             self._notice_end(frontier)
             return PATIENCE_S
-        if isinstance(decide, JournaledAdmission) and decide.full:
+        if isinstance(decide, FollowerAdmission) and decide.full:
             return self._rested(FOLLOW_S)
         self._receive(frontier)
         with self._locks.moving:
@@ -191,7 +191,7 @@ class Background:
                 frontier.go_back(frontier.base)
                 return True
             cut, decide = frontier.cut(version, time.monotonic(), ended=ended), frontier.decide
-            if isinstance(decide, JournaledAdmission) and decide.withdrawn is not None:
+            if isinstance(decide, FollowerAdmission) and decide.withdrawn is not None:
                 frontier.follow_withdrawal(decide.withdrawn)
                 return True
         return cut is not None
@@ -253,7 +253,7 @@ class Background:
     def _keep_up(self, frontier: Frontier) -> None:
         """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
         decide, line = frontier.decide, frontier.line
-        if not isinstance(decide, JournaledAdmission) or self._checkpoint.replays or not decide.received:
+        if not isinstance(decide, FollowerAdmission) or self._checkpoint.replays or not decide.received:
             return
         while line.cursor != decide.received:
             if not line:

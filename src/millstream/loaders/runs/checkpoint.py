@@ -16,12 +16,12 @@ from millstream.feeds.admission import (
     ADMISSION_SIDECAR,
     START_OF_JOURNAL,
     Admission,
+    AdmissionJournal,
     AdmissionRules,
     AdmissionState,
-    Cut,
+    AdmittedBatch,
     FollowedJournal,
-    Journal,
-    JournaledAdmission,
+    FollowerAdmission,
     JournalReader,
     decode_admission,
     encode_admission,
@@ -39,8 +39,8 @@ log = logging.getLogger("millstream.loaders")
 class Loaded:
     """What a state and its sidecar say."""
 
-    decide: Admission | JournaledAdmission
-    cut: Cut | None
+    decide: Admission | FollowerAdmission
+    cut: AdmittedBatch | None
     """The rollout batch that was trained on, if there was one."""
     sidecar: str
     step: int
@@ -61,7 +61,7 @@ class FeedCheckpoint:
             )
         self._rules, self._seed, self._follows = rules, seed, replay or not leads
         self.folder, self.replays = folder, replay
-        self._journal: Journal | None = None
+        self._journal: AdmissionJournal | None = None
         self._is_ended = self._has_started = False
         self._files = Sidecars(None if folder is None else folder / SIDECARS, ADMISSION_SIDECAR, owns=True, writer=0)
         """What states that may be asked for hold."""
@@ -89,11 +89,11 @@ class FeedCheckpoint:
             )
         return self.journal_path
 
-    def begin(self) -> Admission | JournaledAdmission:
+    def begin(self) -> Admission | FollowerAdmission:
         """What decides from the very beginning."""
         if self._follows:
             self._reader = self._followed()
-            return JournaledAdmission(self._reader, self._rules, self._seed)
+            return FollowerAdmission(self._reader, self._rules, self._seed)
         return Admission(self._rules, self._seed)
 
     def _followed(self, position: Position = START_OF_JOURNAL) -> JournalReader:
@@ -111,7 +111,7 @@ class FeedCheckpoint:
         if not self._follows and self.journal_path is not None:
             if not self._has_started:
                 self._warn_of_what_waits()
-            journal = Journal(self.journal_path, START_OF_JOURNAL)
+            journal = AdmissionJournal(self.journal_path, START_OF_JOURNAL)
             try:
                 announce(self.journal_path, START_OF_JOURNAL)
             except BaseException:  # the next try takes the lock again
@@ -130,7 +130,7 @@ class FeedCheckpoint:
                 stacklevel=2,
             )
 
-    def write(self, cut: Cut, received: Mapping[str, Any]) -> None:
+    def write(self, cut: AdmittedBatch, received: Mapping[str, Any]) -> None:
         """Write down what is trained on, before it is, and how much of the feed was let in."""
         if self._journal is not None:
             self._journal.append(cut, received)
@@ -155,7 +155,7 @@ class FeedCheckpoint:
             self._journal.append_end(step, policy_version)
             self._is_ended = True
 
-    def withdraw(self, cut: Cut) -> None:
+    def withdraw(self, cut: AdmittedBatch) -> None:
         """Write down that a cut, and those after it, are not trained on."""
         if self._journal is not None:
             self._journal.append_withdrawal(cut.step, cut.policy_version)
@@ -165,7 +165,9 @@ class FeedCheckpoint:
         """Where the journal stands."""
         return START_OF_JOURNAL if self._journal is None else self._journal.position
 
-    def save(self, step: int, state: AdmissionState, cuts: Sequence[Cut], position: Position) -> dict[str, Any]:
+    def save(
+        self, step: int, state: AdmissionState, cuts: Sequence[AdmittedBatch], position: Position
+    ) -> dict[str, Any]:
         """Write what is held before a step beside its state, and say where it lies; the journal stood at `position`."""
         if self.folder is None:
             raise LoaderError(
@@ -189,11 +191,11 @@ class FeedCheckpoint:
             raise StateError("the sidecar of the state cannot be read", hint="it is damaged; use another checkpoint")
         waiting = len(blocks) - len(present)
         saved = AdmissionState(held, blocks[:waiting])
-        cuts = [Cut.from_json(each, block) for each, block in zip(present, blocks[waiting:], strict=True)]
+        cuts = [AdmittedBatch.from_json(each, block) for each, block in zip(present, blocks[waiting:], strict=True)]
         cut, position = next(iter(cuts), None), Position.from_json(state.get("journal") or {})
         if self._follows:
             reader = self._followed(position)
-            follower = JournaledAdmission.load(saved, reader, self._rules, self._seed)
+            follower = FollowerAdmission.load(saved, reader, self._rules, self._seed)
             return Loaded(follower, cut, name, state["step"], position, reader)
         return Loaded(Admission.load(saved, self._rules, self._seed, now), cut, name, state["step"], position)
 
@@ -205,7 +207,7 @@ class FeedCheckpoint:
         assert self.journal_path is not None
         with announced(self.journal_path, loaded.position):
             if self._journal is None:
-                self._journal = Journal(self.journal_path, loaded.position)
+                self._journal = AdmissionJournal(self.journal_path, loaded.position)
             else:
                 self._journal.go_back(loaded.position)
         self._files.loaded([loaded.sidecar], loaded.step)

@@ -15,7 +15,7 @@ from typing import Any
 from millstream.batches import RolloutRows
 from millstream.errors import LoaderError, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
-from millstream.feeds.admission import Cut
+from millstream.feeds.admission import AdmittedBatch
 from millstream.loaders import (
     Dealer,
     DealtStep,
@@ -184,7 +184,7 @@ class FeedRun:
         """Steps are dealt when they are asked for; their rollouts are made ready before."""
         return
 
-    def _rated(self, cut: Cut) -> RolloutBatch:
+    def _rated(self, cut: AdmittedBatch) -> RolloutBatch:
         return RolloutBatch.of(cut, self._task.rating)
 
     def _total(self, batch: RolloutBatch) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from millstream.errors import StateError
 from millstream.feeds import Arrival, Cursor
-from millstream.feeds.admission import Admission, Cut, JournaledAdmission
+from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
 from millstream.loaders.runs.received import FeedLine
@@ -41,7 +41,7 @@ class Base:
 class Ahead:
     """A rollout batch that is cut and not handed over."""
 
-    cut: Cut
+    cut: AdmittedBatch
     base: Base
     is_written: bool = False
     is_rated: bool = False
@@ -64,18 +64,18 @@ class Frontier:
 
     def __init__(
         self,
-        decide: Admission | JournaledAdmission,
+        decide: Admission | FollowerAdmission,
         line: FeedLine,
         checkpoint: FeedCheckpoint,
         batch: int,
-        present: tuple[Cut, RolloutBatch] | None = None,
+        present: tuple[AdmittedBatch, RolloutBatch] | None = None,
     ) -> None:
         self.decide, self.line, self._checkpoint = decide, line, checkpoint
         self.present, self.batch = present, batch + (present is not None)
         """The rollout batch that was handed over and is not used up; and the number of the next one to hand over."""
         self.ahead: deque[Ahead] = deque()
         self.base = self._new_base()
-        self._kept: dict[int, tuple[Base, Cut]] = {} if present is None else {batch: (self.base, present[0])}
+        self._kept: dict[int, tuple[Base, AdmittedBatch]] = {} if present is None else {batch: (self.base, present[0])}
         """Rollout batches that were handed over, by number, and where the intake stood before each: for states."""
         self.trying: int | None = None
         """The version for which the next rollout batch is being tried."""
@@ -92,7 +92,7 @@ class Frontier:
     @property
     def follows(self) -> bool:
         """Whether another rank, or an earlier run, decides what is trained on."""
-        return isinstance(self.decide, JournaledAdmission)
+        return isinstance(self.decide, FollowerAdmission)
 
     @property
     def settled(self) -> Base:
@@ -149,11 +149,11 @@ class Frontier:
             f"and this rank trains version {policy_version}"
         )
 
-    def cut(self, version: int | None, now: float, *, ended: bool) -> Cut | None:
+    def cut(self, version: int | None, now: float, *, ended: bool) -> AdmittedBatch | None:
         """Cut the next rollout batch, if there is enough for it and nothing is withdrawn."""
         ended = ended and not self.line  # something may have been put back
         self.trying, batch, decide = version, self.batch + len(self.ahead), self.decide
-        if isinstance(decide, JournaledAdmission):
+        if isinstance(decide, FollowerAdmission):
             cut = decide.cut(batch, None, now, ended=ended)
         else:
             assert version is not None
@@ -170,7 +170,7 @@ class Frontier:
 
     def hand_over(self, made: Ahead, rated: RolloutBatch) -> None:
         """The next rollout batch is the trainer's; it is kept for states where there is a place for them."""
-        if isinstance(self.decide, JournaledAdmission):
+        if isinstance(self.decide, FollowerAdmission):
             self.decide.check()
         self.ahead.popleft()
         if not self.follows and self._checkpoint.folder is not None:
@@ -228,7 +228,7 @@ class Frontier:
             number = next(number for number, each in enumerate(bases) if each is base)
             while len(self.ahead) > number:
                 self.ahead.pop()
-            self.decide.go_back(base.mark)
+            self.decide.rewind(base.mark)
             self.line.put_back([arrival for each in bases[number:] for arrival in each.since], base.cursor)
             self.base, self.trying, self.failed = self._new_base(), None, None
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, WaitTimeout
 from millstream.feeds import Cursor, Feed
-from millstream.feeds.admission import Admission, Cut, JournaledAdmission
+from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
 from millstream.loaders import RolloutBatch
 from millstream.loaders.runs.background import Background, FeedEnded
 from millstream.loaders.runs.checkpoint import FeedCheckpoint, Loaded
@@ -44,7 +44,7 @@ class Intake:
         checkpoint: FeedCheckpoint,
         timeout_s: float | None,
         locks: Locks,
-        rate: Callable[[Cut], RolloutBatch],
+        rate: Callable[[AdmittedBatch], RolloutBatch],
         expected: Expected,
         ahead: int,
     ) -> None:
@@ -58,10 +58,10 @@ class Intake:
 
     def _stand(
         self,
-        decide: Admission | JournaledAdmission,
+        decide: Admission | FollowerAdmission,
         cursor: Cursor,
         batch: int,
-        present: tuple[Cut, RolloutBatch] | None = None,
+        present: tuple[AdmittedBatch, RolloutBatch] | None = None,
     ) -> None:
         """Stand before a rollout batch, or in the midst of it if it is given; whatever was made ahead is dropped."""
         line = FeedLine(self.feed, cursor, self._checkpoint.keep_aside)
@@ -175,7 +175,7 @@ class Intake:
     # Numbers
 
     @property
-    def decide(self) -> Admission | JournaledAdmission:
+    def decide(self) -> Admission | FollowerAdmission:
         """What decides, as it was behind the last rollout batch that was handed over."""
         with self._locks.moving:
             frontier = self._frontier

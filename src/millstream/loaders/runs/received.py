@@ -11,7 +11,7 @@ import numpy as np
 
 from millstream.errors import MillstreamError
 from millstream.feeds import Arrival, Cursor, Feed
-from millstream.feeds.admission import Admission, JournaledAdmission
+from millstream.feeds.admission import Admission, FollowerAdmission
 from millstream.rollouts import RolloutBlock, shown
 from millstream.stages import defer_sigint
 
@@ -51,7 +51,7 @@ class FeedLine:
         self._waiting.extend(self._feed.receive(timeout_s))
         self._is_receiving = False
 
-    def let_in(self, decide: Admission | JournaledAdmission, since: list[Arrival]) -> None:
+    def let_in(self, decide: Admission | FollowerAdmission, since: list[Arrival]) -> None:
         """Let in what is first in line, whole or not at all. What is refused stays: the place is that before it."""
         with defer_sigint():
             first = self._waiting[0]
@@ -65,7 +65,7 @@ class FeedLine:
         self._waiting.extendleft(reversed(arrivals))
         self.cursor = cursor
 
-    def _arrive(self, decide: Admission | JournaledAdmission, block: RolloutBlock) -> None:
+    def _arrive(self, decide: Admission | FollowerAdmission, block: RolloutBlock) -> None:
         """Let rollouts in. Those that looking at fails are set aside: the feed would give them again to every run."""
         try:
             decide.arrive(block, time.monotonic())
@@ -83,7 +83,7 @@ class FeedLine:
                 self._keep_aside(block.select(odd))
 
 
-def _can_look(decide: Admission | JournaledAdmission, block: RolloutBlock) -> bool:
+def _can_look(decide: Admission | FollowerAdmission, block: RolloutBlock) -> bool:
     try:
         decide.look(block)
     except MillstreamError:  # it is refused in an orderly way

@@ -1,6 +1,6 @@
 """Records of a prompt and its completion, as TRL and prime-rl have them -> records of one sequence of tokens.
 
-What they say of the completion alone is put behind zeros for the prompt, which is never trained on. What is assumed of
+What they say of the completion alone follows zeros for the prompt, which is never trained on. What is assumed of
 them or not used is noted in `extra`, and counted where they come in: nothing of that is silent.
 """
 
@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from millstream.rollouts.block import RolloutBlock
-from millstream.rollouts.columns import TOKEN_COLUMNS
-from millstream.rollouts.faults import Fault, shown
-from millstream.rollouts.fields import ALIASES, MASKS, SIDES
-from millstream.rollouts.ragged import arrays_of
+from millstream.rollouts.block import TOKEN_COLUMNS, RolloutBlock
+from millstream.rollouts.check import Fault, shown
+from millstream.rollouts.record import ALIASES, MASKS, SIDES
+from millstream.rollouts.token_columns import arrays_of
 
 Record = Mapping[str, Any]
 _BESIDE = "give prompt_ids and completion_ids, or token_ids with loss_mask or prompt_len"
@@ -40,12 +39,12 @@ def as_sequence(record: Record, place: int) -> Record:
     """
     if record.get("prompt_ids") is not None or record.get("completion_ids") is not None:
         return _joined(record, place)
-    if record.get("prompt_len") is None or any(_field(name) == "loss_mask" for name in _said(record)):
+    if record.get("prompt_len") is None or any(_field(name) == "loss_mask" for name in _given(record)):
         return record
     ids = next((value for name, value in record.items() if _field(name) == "token_ids"), None)
     length = record["prompt_len"]
     if ids is None or not hasattr(ids, "__len__") or not isinstance(length, int | np.integer) or length < 0:
-        return record  # whoever lays out the columns says what is wrong with it
+        return record  # `collect` says what is wrong with it
     rest = {name: value for name, value in record.items() if _field(name) != "loss_mask"}
     return {**rest, "loss_mask": np.arange(len(ids)) >= length}
 
@@ -53,20 +52,20 @@ def as_sequence(record: Record, place: int) -> Record:
 def _joined(record: Record, place: int) -> Record:
     if missing := [name for name in ("prompt_ids", "completion_ids") if record.get(name) is None]:
         raise Fault(place, "missing field", f"it has no {missing[0]!r}", _BESIDE)
-    if twice := [name for name in _said(record) if _field(name) == "token_ids" and name not in SIDES]:
+    if twice := [name for name in _given(record) if _field(name) == "token_ids" and name not in SIDES]:
         raise Fault(place, "named twice", f"{twice[0]!r} and 'prompt_ids' both say the tokens", _BESIDE)
     record, carried = _usable(record, place)
     prompt, completion = (_numbers(record[name], name, "I", place) for name in ("prompt_ids", "completion_ids"))
     _check_prompt(record, prompt, place)
     made: dict[str, Any] = {}
-    for name in _said(record):
+    for name in _given(record):
         field = SIDES.get(name, _field(name))
         if name in ("prompt_ids", "completion_ids", "prompt_mask", *MASKS):
             continue
         if field in made:
             raise Fault(place, "named twice", f"{name!r} says {field} once more", "give one of them")
         whole = field in TOKEN_COLUMNS and field != "routed_experts"
-        made[field] = _behind(record[name], name, prompt, completion, place) if whole else record[name]
+        made[field] = _after_prompt(record[name], name, prompt, completion, place) if whole else record[name]
     made["token_ids"] = np.concatenate([prompt, completion])
     mask = _mask(record, prompt, completion, place)
     if "loss_mask" in made and (masks := [name for name in MASKS if record.get(name) is not None]):
@@ -86,7 +85,7 @@ def _joined(record: Record, place: int) -> Record:
 def _usable(record: Record, place: int) -> tuple[Record, dict[str, Any]]:
     """The record with what has another form here, and what is only carried along."""
     usable, carried = dict(record), dict[str, Any]()
-    logprobs = [name for name in _said(record) if SIDES.get(name, _field(name)) == "sampling_logprobs"]
+    logprobs = [name for name in _given(record) if SIDES.get(name, _field(name)) == "sampling_logprobs"]
     if _OLD in logprobs and len(logprobs) > 1:  # a trainer's own: those of the engine are the truer ones
         del usable[_OLD]
         carried[_NOTED] = [_NOT_OLD]
@@ -139,8 +138,8 @@ def _mask(record: Record, prompt: Any, completion: Any, place: int) -> npt.NDArr
     return np.concatenate([np.zeros(len(prompt), np.int64), mask])
 
 
-def _behind(value: Any, name: str, prompt: Any, completion: Any, place: int) -> Any:
-    """Values of the completion behind zeros; those of all tokens, or of the whole rollout, as they are."""
+def _after_prompt(value: Any, name: str, prompt: Any, completion: Any, place: int) -> Any:
+    """Values of the completion after zeros; those of all tokens, or of the whole rollout, as they are."""
     if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping):
         return value
     if len(value) == len(prompt) + len(completion) or (name == "policy_version" and len(value) == 2):
@@ -172,7 +171,7 @@ def _numbers(value: Any, name: str, code: str, place: int) -> npt.NDArray[Any]:
         raise Fault(place, fault.reason, fault.found, fault.hint) from None
 
 
-def _said(record: Record) -> Iterable[str]:
+def _given(record: Record) -> Iterable[str]:
     return (name for name, value in record.items() if value is not None)
 
 

@@ -20,11 +20,11 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 from uuid import uuid4
 
 from millstream.errors import StateError, StoreError
-from millstream.feeds.shards import is_producer, is_shard
+from millstream.feeds.shards import Shard, is_producer, is_shard
 from millstream.storage import ChainedLog, DamagedLine, LogReader, Position, disk, holds
 
 COMPACT_AFTER = 1024
@@ -33,13 +33,6 @@ FORMAT = "millstream arrivals 2"
 START = Position.start(FORMAT)
 
 log = logging.getLogger("millstream.feeds")
-
-
-class Shard(NamedTuple):
-    """A shard of a producer."""
-
-    producer: str
-    name: str
 
 
 class ArrivalLog:
@@ -108,7 +101,7 @@ class ArrivalLog:
             case {"released": int(released)}:
                 self.released = max(self.released, released)
             case _:
-                raise StoreError(f"{self.path}: a line that nobody here wrote", hint="use the version that wrote it")
+                raise StoreError(f"{self.path}: a line of an unknown kind", hint="use the version that wrote it")
 
 
 class ArrivalWriter(ArrivalLog):

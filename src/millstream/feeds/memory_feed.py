@@ -30,7 +30,7 @@ class MemoryFeed:
     ([['a']], True)
 
     Args:
-        most_rollouts: Most rollouts that wait to be received; who puts more waits for room.
+        most_rollouts: Most rollouts that wait to be received; a put of more waits for room.
         most_bytes: Most bytes that wait; more that are kept for states are worth a warning.
         timeout_s: How long a put waits for room; None: as long as it takes.
     """
@@ -42,7 +42,7 @@ class MemoryFeed:
         self._id = uuid4().hex
         self._changed = threading.Condition()
         self._waiting: deque[RolloutBlock] = deque()
-        self._kept: deque[tuple[int, RolloutBlock]] = deque()  # received and not released, with the place behind it
+        self._kept: deque[tuple[int, RolloutBlock]] = deque()  # received and not released, with the place after it
         self._waiting_rollouts = self._waiting_bytes = self._kept_bytes = 0
         self._warned = False
         self._place = self._open = self._opened = self._received = 0
@@ -69,7 +69,7 @@ class MemoryFeed:
             return self._opened > 0 and self._open == 0 and not self._waiting and self._error is None
 
     def receive(self, timeout_s: float) -> list[Arrival]:
-        """Give what was put; behind the last of it the error of a source that failed, if one did."""
+        """Give what was put; after the last of it, raise the error of a source that failed, if one did."""
         limit_s = checked_timeout(timeout_s)
         with self._changed:
             self._changed.wait_for(self._has_news, None if limit_s is None else min(limit_s, threading.TIMEOUT_MAX))
@@ -132,7 +132,7 @@ class MemoryFeed:
             return {"received": self._received, "kept": sum(len(block) for _, block in self._kept)}
 
     def close(self) -> None:
-        """Take nothing more: who puts is told so."""
+        """Take nothing more: a put raises ClosedError."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""JournaledAdmission: the cuts of a journal once more, from the same rollouts, in whatever order they come."""
+"""FollowerAdmission: a follower cuts the batches of the journal again, from rollouts that come in any order."""
 
 from __future__ import annotations
 
@@ -6,32 +6,30 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from millstream.errors import StateError
-from millstream.feeds.admission.cut import Cut
-from millstream.feeds.admission.filling import BatchSize
-from millstream.feeds.admission.groups import Group
-from millstream.feeds.admission.identity import Name, keys
-from millstream.feeds.admission.journal import Entry, JournalReader, RecordedGroup
-from millstream.feeds.admission.memory import AdmissionState, Memory
-from millstream.feeds.admission.replay import ReplayBuffer
+from millstream.feeds.admission.batch import AdmittedBatch, BatchSize
+from millstream.feeds.admission.groups import CompleteGroup
+from millstream.feeds.admission.journal import AdmissionEntry, JournalReader, RecordedGroup
+from millstream.feeds.admission.replay_buffer import ReplayBuffer
 from millstream.feeds.admission.rules import AdmissionRules
-from millstream.feeds.admission.seen import Recent
+from millstream.feeds.admission.seen import Name, RecentKeys, keys
+from millstream.feeds.admission.state import AdmissionState, Memory
 from millstream.rollouts import Id, RolloutBlock, content_hash
 
 OTHER_RUN = "follow the journal with the rules, the seed, the sizes and the steps it was made with"
 
 
-class Held(NamedTuple):
+class HeldRollout(NamedTuple):
     """A rollout: a row of some that came together, of one group."""
 
     block: RolloutBlock
     row: int
 
 
-class JournalMark(NamedTuple):
+class FollowerMark(NamedTuple):
     """What was held at some time."""
 
-    admission: JournaledAdmission
-    held: dict[Name, Held]
+    admission: FollowerAdmission
+    held: dict[Name, HeldRollout]
     gone: int
     replay: ReplayBuffer | None
     groups: int
@@ -42,29 +40,29 @@ class JournalMark(NamedTuple):
         self.admission._gone.settle(self.gone)
 
 
-class JournaledAdmission:
-    """Decides nothing: waits until the rollouts of the next entry are here, and gives them in the order it names."""
+class FollowerAdmission:
+    """The admission of a follower: waits for the rollouts of the leader's next entry, and gives them in its order."""
 
     def __init__(self, reader: JournalReader, rules: AdmissionRules, seed: int = 0) -> None:
         self.rules = rules
         self._reader = reader
-        self._next: Entry | None = None
+        self._next: AdmissionEntry | None = None
         self.ended = False
-        """Whether who decides has found nothing more to cut."""
+        """Whether the leader has found nothing more to cut."""
         self.received: Mapping[str, Any] | None = None
-        """How far in the feed who decides was at the last cut."""
-        self._held: dict[Name, Held] = {}
-        self._gone: Recent[Name] = Recent(rules.remember)
+        """How far in the feed the leader was at the last cut."""
+        self._held: dict[Name, HeldRollout] = {}
+        self._gone: RecentKeys[Name] = RecentKeys(rules.remember)
         self._replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
         self._groups = 0
         self.withdrawn: int | None = None
-        """The step whose cut, and those after it, who decides has taken back; None: there is nothing to take back."""
+        """The step whose cut, and those after it, the leader has taken back; None: there is nothing to take back."""
 
     @classmethod
     def load(
         cls, state: AdmissionState, reader: JournalReader, rules: AdmissionRules, seed: int = 0
-    ) -> JournaledAdmission:
-        """Go on from a state that `Admission` saved when its journal stood where the reader stands."""
+    ) -> FollowerAdmission:
+        """Resume from a state that `Admission` saved when its journal stood where the reader stands."""
         memory = Memory.from_state(state, rules, seed)
         follower = cls(reader, rules, seed)
         parts = [part for group in memory.gathering.values() for part in group.parts]
@@ -86,16 +84,18 @@ class JournaledAdmission:
             self._hold(block.select(rows), [names[row] for row in rows])
 
     def look(self, block: RolloutBlock) -> list[Name]:
-        """Who the rows are. Nothing is changed."""
+        """The names of the rows. Nothing is changed."""
         return list(zip(keys(block), content_hash(block).tolist(), strict=True))
 
     def set_aside(self, block: RolloutBlock) -> None:
-        """Nothing: who decides counts them, and names none of them."""
+        """Nothing: the leader counts them, and names none of them."""
 
     def _hold(self, block: RolloutBlock, names: Iterable[Name]) -> None:
-        self._held.update((name, Held(block, row)) for row, name in enumerate(names))
+        self._held.update((name, HeldRollout(block, row)) for row, name in enumerate(names))
 
-    def cut(self, step: int, policy_version: int | None, now: float = 0.0, *, ended: bool = False) -> Cut | None:
+    def cut(
+        self, step: int, policy_version: int | None, now: float = 0.0, *, ended: bool = False
+    ) -> AdmittedBatch | None:
         """Give the recorded cut of a step; None while it is not written yet, or some of its rollouts are missing.
 
         Without a version, the one that is recorded is taken. A cut that is taken back is named by `withdrawn`.
@@ -114,7 +114,7 @@ class JournaledAdmission:
         self.ended = False
         if entry.step != step or policy_version not in (None, entry.policy_version):
             raise StateError(
-                f"the journal goes on with step {entry.step} of version {entry.policy_version}, "
+                f"the journal continues with step {entry.step} of version {entry.policy_version}, "
                 f"not with step {step} of version {policy_version}",
                 hint=OTHER_RUN,
             )
@@ -123,27 +123,27 @@ class JournaledAdmission:
         fresh = [group for group in entry.groups if not group.replayed]
         again = self._drawn(entry, BatchSize.of(self.rules))
         groups = [self._group(group) for group in fresh]
-        self._let_go(entry)
+        self._release(entry)
         if self._replay is not None:
             self._replay.use(again)
             self._replay.add(groups)
         names = [group.names for group in fresh]
-        return Cut.of(self.rules, step, entry.policy_version, groups, again, names, entry.drops)
+        return AdmittedBatch.of(self.rules, step, entry.policy_version, groups, again, names, entry.drops)
 
-    def mark(self) -> JournalMark:
+    def mark(self) -> FollowerMark:
         """The present, as a place to go back to."""
         replay = None if self._replay is None else self._replay.copy()
-        return JournalMark(self, dict(self._held), self._gone.mark(), replay, self._groups, self.received)
+        return FollowerMark(self, dict(self._held), self._gone.mark(), replay, self._groups, self.received)
 
-    def go_back(self, mark: JournalMark) -> None:
+    def rewind(self, mark: FollowerMark) -> None:
         """Stand at a mark, but for the journal: what was cut since is cut again."""
         self._held, self._groups, self.received = dict(mark.held), mark.groups, mark.received
-        self._gone.go_back(mark.gone)
+        self._gone.rewind(mark.gone)
         self._replay, self._next, self.withdrawn = None if mark.replay is None else mark.replay.copy(), None, None
 
-    def at(self, mark: JournalMark) -> JournaledAdmission:
+    def at(self, mark: FollowerMark) -> FollowerAdmission:
         """What was decided until a mark, to be looked at."""
-        then = JournaledAdmission(self._reader, self.rules)
+        then = FollowerAdmission(self._reader, self.rules)
         then._held = mark.held
         return then
 
@@ -172,7 +172,7 @@ class JournaledAdmission:
         first = f", such as {missing[0][0][0]!r}" if missing else ""
         return f"{len(missing)} of {len(names)} rollouts of step {self._next.step} are not here{first}"
 
-    def _drawn(self, entry: Entry, size: BatchSize) -> list[Group]:
+    def _drawn(self, entry: AdmissionEntry, size: BatchSize) -> list[CompleteGroup]:
         """The groups that come again, drawn as they were; the journal must agree."""
         expected = [group.id for group in entry.groups if group.replayed]
         if self._replay is None:
@@ -185,7 +185,7 @@ class JournaledAdmission:
             raise StateError(f"other groups come again in step {entry.step} than were recorded", hint=OTHER_RUN)
         return drawn
 
-    def _group(self, recorded: RecordedGroup) -> Group:
+    def _group(self, recorded: RecordedGroup) -> CompleteGroup:
         """A group of the rows that were recorded, in their order."""
         held = [self._held[name] for name in recorded.names]
         blocks = {id(each.block): each.block for each in held}
@@ -195,9 +195,9 @@ class JournaledAdmission:
         block = RolloutBlock.concat(list(blocks.values()))
         self._groups += 1
         chosen = block.select([starts[id(each.block)] + each.row for each in held])
-        return Group(recorded.id, self._groups, 0.0, 0, chosen)
+        return CompleteGroup(recorded.id, self._groups, 0.0, 0, chosen)
 
-    def _let_go(self, entry: Entry) -> None:
+    def _release(self, entry: AdmissionEntry) -> None:
         self._next, self.received = None, entry.received
         decided = [*(drop.names for drop in entry.drops), *(group.names for group in entry.groups)]
         for name in (name for names in decided for name in names):

@@ -12,7 +12,8 @@ import pytest
 
 from feeds.admission.samples import assert_same_block, assert_same_cut, group, row, rows
 from millstream.errors import StateError, StoreError
-from millstream.feeds.admission import Admission, AdmissionRules, AdmissionState, ReplayRules, sidecar
+from millstream.feeds.admission import Admission, AdmissionRules, AdmissionState, ReplayRules
+from millstream.feeds.admission import state as admission_state
 from millstream.storage import Sidecars, disk
 
 RULES = AdmissionRules(groups_per_batch=2, group_size=2, replay=ReplayRules())
@@ -27,11 +28,13 @@ def some_admission() -> Admission:
 
 
 def save(folder: Path, state: AdmissionState) -> dict[str, Any]:
-    return Sidecars(folder, sidecar.ADMISSION_SIDECAR).save(sidecar.encode_admission(state), step=0)
+    return Sidecars(folder, admission_state.ADMISSION_SIDECAR).save(admission_state.encode_admission(state), step=0)
 
 
 def load(folder: Path, named: Mapping[str, Any]) -> AdmissionState:
-    return sidecar.decode_admission(Sidecars(folder, sidecar.ADMISSION_SIDECAR).load({"sidecar": named}), folder)
+    return admission_state.decode_admission(
+        Sidecars(folder, admission_state.ADMISSION_SIDECAR).load({"sidecar": named}), folder
+    )
 
 
 def test_a_state_is_read_back_and_goes_on_alike(tmp_path: Path) -> None:
@@ -72,8 +75,8 @@ def test_a_sidecar_that_is_missing_or_damaged_is_an_error_that_names_it(tmp_path
 
 def test_releasing_removes_what_no_state_names(tmp_path: Path) -> None:
     admission = some_admission()
-    files = Sidecars(tmp_path, sidecar.ADMISSION_SIDECAR, owns=True)
-    first = files.save(sidecar.encode_admission(admission.state()), step=0)
+    files = Sidecars(tmp_path, admission_state.ADMISSION_SIDECAR, owns=True)
+    first = files.save(admission_state.encode_admission(admission.state()), step=0)
     admission.cut(1, 0, now=9)
     second = save(tmp_path, admission.state())
     files.release({"step": 1, "sidecar": second})
@@ -103,7 +106,7 @@ def test_a_state_stays_as_it_is_when_its_admission_goes_on() -> None:
     admission.arrive(row("a", 1, versions=(0,)), now=0)
     state = admission.state()
     before = copy.deepcopy(state.fields)
-    assert admission.cut(0, 1, now=0) is None  # it is stale by now: nobody waits for index 1
+    assert admission.cut(0, 1, now=0) is None  # it is stale by now: index 1 is not waited for
     assert admission.state().fields["line"] == [0, [1]]
     assert state.fields == before
 

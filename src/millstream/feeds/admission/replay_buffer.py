@@ -1,7 +1,6 @@
 """ReplayBuffer: groups that were trained on, and may be again, while they are fresh and not used up.
 
-Which ones come again is a function of (seed, step) and of what is in the buffer, so whoever made the same cuts before
-draws the same.
+Deterministic: which ones come again is a function of (seed, step) and of what is in the buffer.
 """
 
 from __future__ import annotations
@@ -10,19 +9,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from millstream.feeds.admission.filling import BatchSize
-from millstream.feeds.admission.groups import Group, held_tokens
+from millstream.feeds.admission.batch import BatchSize
+from millstream.feeds.admission.groups import NEVER, CompleteGroup, held_tokens, trained_versions
 from millstream.feeds.admission.rules import ReplayRules
-from millstream.feeds.admission.staleness import NEVER, trained_versions
 from millstream.order import SampleOrder
 from millstream.stats import Ledger
 
 
 @dataclass(eq=False)
-class Kept:
+class ReplayedGroup:
     """A group and how often it was trained on."""
 
-    group: Group
+    group: CompleteGroup
     uses: int = 1
 
     @cached_property
@@ -35,7 +33,7 @@ class Kept:
 class ReplayBuffer:
     """Groups in the order in which they came in."""
 
-    def __init__(self, rules: ReplayRules, seed: int, kept: Iterable[Kept] = ()) -> None:
+    def __init__(self, rules: ReplayRules, seed: int, kept: Iterable[ReplayedGroup] = ()) -> None:
         self.rules, self.seed = rules, seed
         self.kept = list(kept)
         self.counts = Ledger()
@@ -43,7 +41,7 @@ class ReplayBuffer:
 
     def copy(self) -> ReplayBuffer:
         """The same, to be changed apart."""
-        buffer = ReplayBuffer(self.rules, self.seed, (Kept(kept.group, kept.uses) for kept in self.kept))
+        buffer = ReplayBuffer(self.rules, self.seed, (ReplayedGroup(kept.group, kept.uses) for kept in self.kept))
         buffer.counts = self.counts.copy()
         return buffer
 
@@ -51,7 +49,7 @@ class ReplayBuffer:
         """Give up groups with a trained token from before a version."""
         self._give_up([kept for kept in self.kept if kept.oldest_version < oldest_version], "stale")
 
-    def draw(self, step: int, size: BatchSize) -> list[Group]:
+    def draw(self, step: int, size: BatchSize) -> list[CompleteGroup]:
         """The groups that come again in a step, each once; nothing is changed by looking."""
         room = int(size.room * self.rules.share)
         if not self.kept or not room:
@@ -59,7 +57,7 @@ class ReplayBuffer:
         order = SampleOrder(len(self.kept), seed=self.seed, name="replay").at(range(len(self.kept)), epoch=step)
         return size.fit((self.kept[place].group for place in order.tolist()), room)
 
-    def use(self, groups: Iterable[Group]) -> None:
+    def use(self, groups: Iterable[CompleteGroup]) -> None:
         """Groups were drawn and are trained on once more."""
         for group in groups:
             kept = next(kept for kept in self.kept if kept.group is group)
@@ -67,11 +65,11 @@ class ReplayBuffer:
             self.counts.add("uses")
         self._give_up([kept for kept in self.kept if kept.uses >= self.rules.max_uses], "used_up")
 
-    def add(self, groups: Iterable[Group]) -> None:
+    def add(self, groups: Iterable[CompleteGroup]) -> None:
         """Keep groups that were trained on for the first time; those that are stalest, then oldest, make room."""
         if self.rules.max_uses == 1:
             return
-        self.kept += [Kept(group) for group in groups]
+        self.kept += [ReplayedGroup(group) for group in groups]
         while self._is_over_full():
             self._give_up([min(self.kept, key=lambda kept: kept.oldest_version)], "evicted")
 
@@ -80,7 +78,7 @@ class ReplayBuffer:
         limit = self.rules.capacity_tokens
         return len(self.kept) > self.rules.capacity_groups or (limit is not None and tokens > limit)
 
-    def _give_up(self, gone: list[Kept], reason: str) -> None:
+    def _give_up(self, gone: list[ReplayedGroup], reason: str) -> None:
         if gone:
             self.counts.add(reason, count=len(gone))
             self.kept = [kept for kept in self.kept if kept not in gone]

@@ -1,24 +1,38 @@
-"""Everything that admission remembers, as one thing that can be written down and read back: the frontier of a run."""
+"""Everything that admission holds and remembers, and its snapshot: JSON with the rollouts, as the bytes of a sidecar.
+
+What became of rollouts is counted on a ledger: one fate for each that arrived, in rollouts and in tokens.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from millstream.errors import StateError
-from millstream.feeds.admission.filling import IndexLine
-from millstream.feeds.admission.groups import Gathering, Group
-from millstream.feeds.admission.identity import Drop, drop_from_json, drop_to_json
-from millstream.feeds.admission.replay import Kept, ReplayBuffer
+from millstream.feeds.admission.batch import IndexLine
+from millstream.feeds.admission.groups import CompleteGroup, OpenGroup
+from millstream.feeds.admission.replay_buffer import ReplayBuffer, ReplayedGroup
 from millstream.feeds.admission.rules import AdmissionRules
-from millstream.feeds.admission.seen import Recent, Seen
-from millstream.feeds.admission.tally import fates_from_json, fates_to_json
-from millstream.rollouts import Id, RolloutBlock
+from millstream.feeds.admission.seen import Drop, RecentKeys, SeenRollouts, drop_from_json, drop_to_json
+from millstream.rollouts import Id, RolloutBlock, decode_all, encode_parts
 from millstream.stats import Ledger
+from millstream.storage import RESTORE_SIDECAR, compact
 
 FORMAT = 1
 DAMAGED = "it was damaged or made by another version; take an older state"
+MAGIC = b"MLSADMIT"
+ALIGN = 64
+ADMISSION_SIDECAR = "admission"
+ARRIVED = "arrived"
+CUT = "cut"
+TOKENS = "_tokens"
+"""What the name of a count of tokens ends with."""
+MASKED = f"stale_masked{TOKENS}"
+"""Not a fate: tokens whose loss was taken away, of rollouts that were cut."""
+SHORT_GROUPS = "short_groups"
+"""Not a fate: groups that were smaller than they were said to be, and are used all the same."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +45,14 @@ class AdmissionState:
 
 @dataclass
 class Memory:
-    """Groups that wait, groups that are complete, and who and what has gone."""
+    """Groups that wait, groups that are complete, and what was seen and closed."""
 
-    seen: Seen
-    closed: Recent[Id]
+    seen: SeenRollouts
+    closed: RecentKeys[Id]
     """Groups that are complete, cut or dropped: what still comes for them is late."""
     replay: ReplayBuffer | None
-    gathering: dict[Id, Gathering] = field(default_factory=dict)
-    ready: list[Group] = field(default_factory=list)
+    gathering: dict[Id, OpenGroup] = field(default_factory=dict)
+    ready: list[CompleteGroup] = field(default_factory=list)
     """In the order in which they were completed; what a batch had no room for stays for the next."""
     drops: list[Drop] = field(default_factory=list)
     """What was dropped since the last cut."""
@@ -63,7 +77,7 @@ class Memory:
     def empty(cls, rules: AdmissionRules, seed: int) -> Memory:
         """The memory of a run that begins."""
         replay = None if rules.replay is None else ReplayBuffer(rules.replay, seed)
-        return cls(Seen(rules.remember), Recent(rules.remember), replay)
+        return cls(SeenRollouts(rules.remember), RecentKeys(rules.remember), replay)
 
     @property
     def rollouts(self) -> int:
@@ -97,10 +111,10 @@ class Memory:
             "completed": self.completed,
             "tried": self.tried,
             "columns": self.columns,
-            "gathering": [_gathering_to_json(group) for group in self.gathering.values()],
+            "gathering": [_open_group_to_json(group) for group in self.gathering.values()],
             "ready": [_group_to_json(group) for group in self.ready],
             "drops": [drop_to_json(drop) for drop in self.drops],
-            "tally": fates_to_json(self.tally),
+            "tally": _fates_to_json(self.tally),
             "line": [self.line.next, list(self.line.passed)],
             "closed": list(self.closed),
             "seen": self.seen.to_json(),
@@ -113,7 +127,7 @@ class Memory:
 
     @classmethod
     def from_state(cls, state: AdmissionState, rules: AdmissionRules, seed: int, now: float | None = None) -> Memory:
-        """Read everything back. `now` is the present on a clock that another process reads: waiting goes on from it."""
+        """Read everything back. `now` is the present on a clock that another process reads: waits continue from it."""
         if state.fields.get("format") != FORMAT:
             raise StateError("the state of admission has another format", hint=DAMAGED)
         try:
@@ -129,21 +143,21 @@ class Memory:
         memory = cls.empty(rules, seed)
         later = 0.0 if now is None else now - fields["now"]
         for each in fields["gathering"]:
-            gathering = _gathering_from_json(each, blocks, later)
+            gathering = _open_group_from_json(each, blocks, later)
             memory.gathering[gathering.id] = gathering
         memory.ready = [_group_from_json(each, blocks, later) for each in fields["ready"]]
         memory.drops = [drop_from_json(each) for each in fields["drops"]]
-        memory.tally = fates_from_json(fields["tally"])
+        memory.tally = _fates_from_json(fields["tally"])
         memory.line = IndexLine(*fields["line"])
         memory.columns = fields["columns"]
         memory.policy_version, memory.step = fields["policy_version"], fields["step"]
         memory.now = fields["now"] + later
         memory.begun, memory.completed, memory.tried = fields["begun"], fields["completed"], fields["tried"]
-        memory.closed = Recent(rules.remember, fields["closed"])
-        memory.seen = Seen.from_json(fields["seen"], rules.remember)
+        memory.closed = RecentKeys(rules.remember, fields["closed"])
+        memory.seen = SeenRollouts.from_json(fields["seen"], rules.remember)
         if memory.replay is not None:
             saved = fields.get("replay", [])
-            memory.replay.kept = [Kept(_group_from_json(each, blocks, later), each["uses"]) for each in saved]
+            memory.replay.kept = [ReplayedGroup(_group_from_json(each, blocks, later), each["uses"]) for each in saved]
             memory.replay.counts.restart(fields.get("replay_counters", {}))
         return memory
 
@@ -157,10 +171,10 @@ class MemoryMark:
     seen: Any
     closed: int
 
-    def go_back(self) -> Memory:
+    def rewind(self) -> Memory:
         """The memory of then, to be changed; nothing of the present is left."""
-        self.memory.seen.go_back(self.seen)
-        self.memory.closed.go_back(self.closed)
+        self.memory.seen.rewind(self.seen)
+        self.memory.closed.rewind(self.closed)
         return self.memory.mark().memory
 
     def settle(self) -> None:
@@ -174,7 +188,7 @@ class MemoryMark:
         return replace(self.memory, seen=seen, closed=closed).to_state()
 
 
-def _gathering_to_json(group: Gathering) -> dict[str, Any]:
+def _open_group_to_json(group: OpenGroup) -> dict[str, Any]:
     return {
         "id": group.id,
         "began": group.began,
@@ -188,7 +202,7 @@ def _gathering_to_json(group: Gathering) -> dict[str, Any]:
     }
 
 
-def _gathering_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], later: float) -> Gathering:
+def _open_group_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], later: float) -> OpenGroup:
     fields = {
         **saved,
         "began": saved["began"] + later,
@@ -196,12 +210,70 @@ def _gathering_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], 
         "awaited": dict(saved.get("awaited", ())),
     }
     parts = [next(blocks)] if fields.pop("holds") else []
-    return Gathering(**fields, parts=parts)
+    return OpenGroup(**fields, parts=parts)
 
 
-def _group_to_json(group: Group) -> dict[str, Any]:
+def _group_to_json(group: CompleteGroup) -> dict[str, Any]:
     return {"id": group.id, "number": group.number, "began": group.began, "place": group.place}
 
 
-def _group_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], later: float) -> Group:
-    return Group(saved["id"], saved["number"], saved["began"] + later, saved["place"], next(blocks))
+def _group_from_json(saved: dict[str, Any], blocks: Iterator[RolloutBlock], later: float) -> CompleteGroup:
+    return CompleteGroup(saved["id"], saved["number"], saved["began"] + later, saved["place"], next(blocks))
+
+
+def encode_admission(state: AdmissionState) -> Iterator[bytes | memoryview]:
+    """The content of the sidecar of a state, in parts. The same state is the same content."""
+    fields = compact(state.fields)
+    head = MAGIC + len(fields).to_bytes(8, "little") + fields
+    yield head + bytes(-len(head) % ALIGN)
+    for block in state.blocks:
+        yield from encode_parts(block)
+
+
+def decode_admission(data: bytes, where: object) -> AdmissionState:
+    """Read it back; `where` is the file, for messages."""
+    if not data.startswith(MAGIC):
+        raise StateError(f"{where}: the sidecar of the state is damaged", hint=RESTORE_SIDECAR)
+    stop = 16 + int.from_bytes(data[8:16], "little")
+    found = decode_all(memoryview(data)[stop + -stop % ALIGN :])
+    if found.torn is not None:
+        raise StateError(f"{where}: {found.torn}", hint=RESTORE_SIDECAR)
+    return AdmissionState(json.loads(data[16:stop]), found.blocks)
+
+
+def count_fate(ledger: Ledger, fate: str, rollouts: int, tokens: int) -> None:
+    """Count some rollouts, and their tokens.
+
+    >>> ledger = Ledger()
+    >>> count_fate(ledger, "cut", 2, 30)
+    >>> ledger.counts
+    {'cut': 2, 'cut_tokens': 30}
+    """
+    ledger.add(fate, count=rollouts)
+    ledger.add(f"{fate}{TOKENS}", count=tokens)
+
+
+def _fates_to_json(ledger: Ledger) -> dict[str, Any]:
+    """Write the counts down, those of rollouts and those of tokens apart."""
+    counts = sorted(ledger.counts.items())
+    return {
+        "rollouts": {name: count for name, count in counts if not name.endswith(TOKENS)},
+        "tokens": {name.removesuffix(TOKENS): count for name, count in counts if name.endswith(TOKENS)},
+    }
+
+
+def _fates_from_json(saved: Mapping[str, Any]) -> Ledger:
+    """Read them back."""
+    ledger = Ledger()
+    ledger.restart({**saved["rollouts"], **{f"{fate}{TOKENS}": count for fate, count in saved["tokens"].items()}})
+    return ledger
+
+
+def mean_lengths(counters: Mapping[str, int]) -> dict[str, float]:
+    """Tokens per rollout by fate: what was cut against what was dropped shows a bias to short answers.
+
+    >>> mean_lengths({"cut": 2, "cut_tokens": 30, "stale": 1, "stale_tokens": 40, "feed_received": 3})
+    {'cut': 15.0, 'stale': 40.0}
+    """
+    tokens = {fate: counters.get(f"{fate}_tokens") for fate, count in sorted(counters.items()) if count}
+    return {fate: held / counters[fate] for fate, held in tokens.items() if held is not None}
