@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.storage import COPY_AGAIN, disk
-from millstream.store.column import Column
-from millstream.store.format import Frame, xxh64
-from millstream.store.numbers import open_body
+from millstream.store.columns import ColumnWriter
+from millstream.store.frames import Frame, open_body, xxh64
 
 _WORD = np.dtype("<u8")
 _ROW_BITS = 40
@@ -83,7 +82,7 @@ class OriginsWriter:
         self.path = path
         disk.make_directory(path.parent)
         part = path.with_name(path.name + ".part")
-        self._column = Column.resume(part, _WORD, 3 * documents) if documents else Column.begin(part, _WORD)
+        self._column = ColumnWriter.resume(part, _WORD, 3 * documents) if documents else ColumnWriter.begin(part, _WORD)
 
     def checkpoint(self) -> None:
         """Make what was added durable."""

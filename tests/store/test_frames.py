@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import Frame, hash_blocks, open_body, xxh64
-from millstream.store.format import parse_frame, read_frame
+from millstream.store.frames import parse_frame, read_frame
 
 
 @given(st.binary(max_size=300))

@@ -18,12 +18,20 @@ from numpy.typing import NDArray
 from millstream.errors import StoreError
 from millstream.storage import disk
 from millstream.store.foreign import megatron_index, whole_tokens
-from millstream.store.format import FRAME_BYTES, Frame, index_kind, read_frame, token_dtype
-from millstream.store.index import VERIFY, Ends, Index, OneDocument
-from millstream.store.layout import Layout
-from millstream.store.numbers import SHRUNK, EverySecond, Numbers, open_body, open_framed
+from millstream.store.frames import (
+    FRAME_BYTES,
+    SHRUNK,
+    EverySecond,
+    Frame,
+    Numbers,
+    index_kind,
+    open_body,
+    open_framed,
+    read_frame,
+    token_dtype,
+)
+from millstream.store.layout import BOUND, DOCUMENTS, TAG, TOKENS, VERIFY, Ends, Index, Layout, OneDocument
 from millstream.store.packed import PackedTokens
-from millstream.store.table import BOUND, DOCUMENTS, TAG, TOKENS
 
 MOST_OPEN = 128
 MIXED = "files of two different stores were mixed, or the shard was replaced; copy the store again"
@@ -31,10 +39,10 @@ MIXED = "files of two different stores were mixed, or the shard was replaced; co
 Value = TypeVar("Value")
 
 
-class Recent(Generic[Value]):
+class RecentCache(Generic[Value]):
     """The most recent values of a function, at most `limit` of them.
 
-    >>> recent = Recent(str, limit=2)
+    >>> recent = RecentCache(str, limit=2)
     >>> recent(1), recent(2), recent(3), list(recent.kept)
     ('1', '2', '3', [2, 3])
     """
@@ -62,8 +70,8 @@ class Shards:
 
     def __init__(self, layout: Layout) -> None:
         # Functions of the layout, not methods: a store that nobody holds any more closes its files at once.
-        self.tokens = Recent(partial(_shard_tokens, layout))
-        self.index = Recent(partial(_shard_index, layout))
+        self.tokens = RecentCache(partial(_shard_tokens, layout))
+        self.index = RecentCache(partial(_shard_index, layout))
 
     def close(self) -> None:
         """Forget every file."""

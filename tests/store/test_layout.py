@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from millstream.errors import StoreError
 from millstream.store import Row, rows_of
-from millstream.store.table import check_rows, encode_table, fingerprint, load_table, total
+from millstream.store.layout import check_rows, encode_table, fingerprint, load_table, total
 
 GOOD = rows_of([Row(5, 2, tag=9, bound=3, file=0), Row(0, 1, tag=7, bound=0, file=2), Row(7, 1, 8, 4, file=3)])
 
