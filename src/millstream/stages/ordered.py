@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from millstream.errors import ClosedError
-from millstream.stages.ending import left_behind
 from millstream.stages.lifetime import HomeProcess, after_fork, close_on_exit, defer_sigint
+from millstream.stages.queue_ends import left_behind
 from millstream.stages.wait import Waits
 
 T = TypeVar("T")

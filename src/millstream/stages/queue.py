@@ -18,9 +18,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.settings import at_least, byte_count
-from millstream.stages.ending import Ending
 from millstream.stages.lifetime import after_fork
-from millstream.stages.producer import Producer
+from millstream.stages.queue_ends import Producer, QueueEnd
 from millstream.stages.wait import Waits, wait_at_stages
 
 T = TypeVar("T")
@@ -73,14 +72,14 @@ class Queue(Generic[T]):
                 f"budget_bytes={budget_bytes!r} limits nothing: nobody says what an item weighs",
                 hint="pass weigh=, a function that gives the bytes of an item, such as len",
             )
-        self._maker: Callable[[], Any] = _nobody
+        self._maker: Callable[[], Any] = _no_stage
         self._weigh = weigh
         self._make_lock()
         self.at_work = False
         """Whether threads may be at it now: a forked child, which has none of them, cannot go on with it."""
         self._items: deque[tuple[T, int]] = deque()
         self._producers = 0
-        self._end = Ending()
+        self._end = QueueEnd()
         self._bytes = self._put_count = self._got = self._dropped = 0
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
@@ -345,5 +344,5 @@ class Queue(Generic[T]):
                 self.close(error)
 
 
-def _nobody() -> None:
+def _no_stage() -> None:
     return None

@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, RecipeError, StageError, Stopped
 from millstream.settings import at_least
-from millstream.stages.clock import INPUT, OUTPUT, Clocks
-from millstream.stages.ending import left_behind, stopped
 from millstream.stages.lifetime import after_fork, close_on_exit
-from millstream.stages.producer import Producer
+from millstream.stages.metrics import INPUT, OUTPUT, Clocks
 from millstream.stages.queue import Overflow, Queue
+from millstream.stages.queue_ends import Producer, left_behind, stopped
 from millstream.stages.wait import Deadline
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ Out = TypeVar("Out")
 class Stage(ABC, Generic[Out]):
     """What every stage has. To write one, begin with a `MapStage` or a `SourceStage`.
 
-    >>> from millstream.stages.plain import FunctionStage
+    >>> from millstream.stages.stage_kinds import FunctionStage
     >>> queue = Queue()
     >>> stage = FunctionStage(queue, function=lambda text: text.split(), threads=2)
     >>> stage.start()
@@ -85,7 +84,7 @@ class Stage(ABC, Generic[Out]):
         self.counted: Callable[[str, int, int | None], None] | None = None
         """Hears of everything that is counted: why, how much, and its place in a run, if it has one."""
         self._clocks = Clocks()
-        self.inputs = tuple(Intake(self._clocks, self._joined(each)) for each in inputs)
+        self.inputs = tuple(StageInput(self._clocks, self._joined(each)) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
         for queue in self._queues.values():
             queue.maker = self
@@ -282,7 +281,7 @@ class Stage(ABC, Generic[Out]):
             tell(self.error)
 
 
-class Intake(Generic[T]):
+class StageInput(Generic[T]):
     """An input as its stage sees it: a queue at which the stage's threads are known to wait."""
 
     def __init__(self, clocks: Clocks, queue: Queue[T]) -> None:

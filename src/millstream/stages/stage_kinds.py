@@ -1,16 +1,16 @@
-"""MapStage: each item in, some items out, by many threads; what comes out does not depend on how many."""
+"""The kinds of stages to derive from or to use: MapStage, SourceStage, and the plainest of each."""
 
 from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import LoaderError, QueueClosed
-from millstream.stages.clock import INPUT, OUTPUT
-from millstream.stages.ending import stopped
+from millstream.stages.metrics import INPUT, OUTPUT
 from millstream.stages.queue import Queue
+from millstream.stages.queue_ends import stopped
 from millstream.stages.stage import Out, Stage
 
 In = TypeVar("In")
@@ -128,3 +128,61 @@ class MapStage(Stage[Out], Generic[In, Out]):
             self._sent += self._sending
             self._turns.notify_all()
             return due
+
+
+class SourceStage(Stage[Out]):
+    """Makes items one after the other. Its inputs, if it has any, are `self.inputs`, to be read with `get`, `get_many`
+    and `try_get`; an input's end that is not caught ends the stage.
+
+    >>> class Countdown(SourceStage[int]):
+    ...     def produce(self):
+    ...         for number in (3, 2, 1):
+    ...             self.stopping.wait(0.001)  # not time.sleep: stop() must end every wait
+    ...             yield number
+    >>> countdown = Countdown()
+    >>> countdown.start()
+    >>> list(countdown.output())
+    [3, 2, 1]
+    """
+
+    one_thread = True
+
+    @abstractmethod
+    def produce(self) -> Iterator[Out]:
+        """Make items; whatever waits here ends as soon as `self.stopping` is set."""
+
+    def loops(self) -> Sequence[Callable[[], None]]:
+        """One loop: what is made by one thread has an order."""
+        return [lambda: self.send(self.produce())]
+
+
+class IterableStage(SourceStage[Out]):
+    """Gives the items of an iterable.
+
+    >>> stage = IterableStage("abc")
+    >>> stage.start()
+    >>> list(stage.output())
+    ['a', 'b', 'c']
+    """
+
+    def __init__(self, items: Iterable[Out], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._items = items
+
+    def produce(self) -> Iterator[Out]:
+        """One after the other."""
+        return iter(self._items)
+
+
+class FunctionStage(MapStage[In, Out]):
+    """Gives what a function makes of each item: any number of items."""
+
+    def __init__(
+        self, source: Queue[In] | Stage[In], *, function: Callable[[In], Iterable[Out]], **settings: Any
+    ) -> None:
+        super().__init__(source, **settings)
+        self._function = function
+
+    def process(self, item: In) -> Iterable[Out]:
+        """Call the function."""
+        return self._function(item)
