@@ -13,12 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import SourceError
-from millstream.preparation.bookmark import Bookmark, save_bookmark
-from millstream.preparation.mixing import Held, Mixing, mixed
-from millstream.preparation.part import Part, Rejected
-from millstream.preparation.policy import BadRecords, KeptAside
-from millstream.preparation.run import Made, Run
-from millstream.preparation.statistics import LEFT_OUT, Statistics
+from millstream.preparation.bad_records import BadRecords, KeptAside
+from millstream.preparation.earlier import Bookmark, save_bookmark
+from millstream.preparation.mixing import Mixing, WaitingPart, mixed
+from millstream.preparation.part import Part, RejectedRecord
+from millstream.preparation.process import Made, PrepareRun
+from millstream.preparation.report import LEFT_OUT, Statistics
 from millstream.sources import FoundFile
 from millstream.stats import OnProgress, Progress, counted
 from millstream.storage import disk
@@ -34,7 +34,7 @@ _NO_CONVERSATION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class PlacedPart:
     """A part whose place is known: its file and the rows of that file before it."""
 
     file: int
@@ -67,16 +67,16 @@ class Accounts:
         }
 
 
-def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[Placed]:
+def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[PlacedPart]:
     """Count the rows of each file; `rows` of the first one are behind us."""
     for each in made:
         if each.file != file:
             file, rows = each.file, 0
-        yield Placed(file, rows, each.part, each.key)
+        yield PlacedPart(file, rows, each.part, each.key)
         rows += each.part.rows
 
 
-def accounted(run: Run, parts: Iterable[Placed], accounts: Accounts) -> Iterator[Placed]:
+def accounted(run: PrepareRun, parts: Iterable[PlacedPart], accounts: Accounts) -> Iterator[PlacedPart]:
     """Apply the policy for bad records, and count what each part left out."""
     for each in parts:
         file = run.files[each.file]
@@ -96,7 +96,7 @@ class StoreBuilder:
 
     def __init__(
         self,
-        run: Run,
+        run: PrepareRun,
         path: Path,
         accounts: Accounts,
         mark: Bookmark,
@@ -117,9 +117,9 @@ class StoreBuilder:
         self._surplus = self.writer.documents - mark.documents
         self._documents, self._unmarked = mark.documents, 0
         self._mixing, self._parts = mixing, mark.parts
-        self._held: list[Held] = []
+        self._held: list[WaitingPart] = []
 
-    def add(self, each: Placed) -> None:
+    def add(self, each: PlacedPart) -> None:
         """Write the documents of a part, and where they came from."""
         part = each.part
         self._accounts.statistics.written(part, each.file)
@@ -127,7 +127,7 @@ class StoreBuilder:
         if self._mixing is None:
             self._put(part.tokens, part.ends, part.origins + np.array([each.rows_before, 0, 0]))
             return
-        self._held.append(Held(part, each.file, each.rows_before))
+        self._held.append(WaitingPart(part, each.file, each.rows_before))
         self._parts += 1
         if self._mixing.ends_group(self._parts):
             self.finish_group()
@@ -155,7 +155,7 @@ class StoreBuilder:
         self.origins.extend(origins)
         self._documents += len(ends)
 
-    def mark_if_due(self, each: Placed, parts: int) -> None:
+    def mark_if_due(self, each: PlacedPart, parts: int) -> None:
         """Let a later run go on behind this part, the `parts`-th, if enough was written since the last time."""
         follows = self._mixing is not None  # then somebody reads what lies there already
         if (follows or self._unmarked >= MARK_BYTES) and not self._held:
@@ -183,13 +183,13 @@ def _take_back_origins(path: Path) -> None:
             disk.rename(sealed, growing)
 
 
-def keep(kept: KeptAside, rejected: Rejected, file: str, rows_before: int) -> None:
+def keep(kept: KeptAside, rejected: RejectedRecord, file: str, rows_before: int) -> None:
     """Keep a record aside that a rule dropped."""
     origin = {"file": file, "row": rows_before + rejected.row, "start": rejected.start, "stop": rejected.stop}
     kept.add({**origin, "reason": rejected.reason, "text": rejected.text})
 
 
-def refuse_nothing(run: Run, accounts: Accounts) -> None:
+def refuse_nothing(run: PrepareRun, accounts: Accounts) -> None:
     """A store without a document is no store."""
     if not accounts.statistics.documents:
         counts = accounts.statistics.losses.reasons(*LEFT_OUT)
@@ -206,7 +206,9 @@ def _named(files: Sequence[FoundFile]) -> str:
     return f"{files[0].name}{more}"
 
 
-def progressing(run: Run, parts: Iterable[Placed], accounts: Accounts, progress: OnProgress) -> Iterable[Placed]:
+def progressing(
+    run: PrepareRun, parts: Iterable[PlacedPart], accounts: Accounts, progress: OnProgress
+) -> Iterable[PlacedPart]:
     """Say how far the run is."""
     total = sum(file.bytes for file in run.files)
     before, file = 0, 0

@@ -19,8 +19,8 @@ import pytest
 
 from millstream.api import prepare
 from millstream.errors import SourceError, StoreError
-from millstream.preparation import raw as raw_module
 from millstream.preparation import raw_record
+from millstream.preparation import source_records as raw_module
 from millstream.store import TokenStore, TokenStoreWriter
 from sources.samples import PACKERS
 

@@ -6,15 +6,15 @@ import json
 
 import pytest
 
-from millstream.preparation import statistics
-from millstream.preparation.statistics import Statistics
+from millstream.preparation import report
+from millstream.preparation.report import Statistics
 
 
 @pytest.mark.parametrize("most", [2, 5, 8])
 def test_a_long_run_keeps_few_notes_and_always_the_first_and_the_newest(
     most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(statistics, "MOST_SAMPLES", most)
+    monkeypatch.setattr(report, "MOST_SAMPLES", most)
     run = Statistics.of([])
 
     for number in range(100):

@@ -10,7 +10,7 @@ import pytest
 
 from millstream.errors import SourceError, TokenizerError
 from millstream.preparation import BadRecords, KeptAside
-from millstream.preparation.policy import LOUD
+from millstream.preparation.bad_records import LOUD
 from millstream.preparation.process import UNFIT
 from millstream.sources import BadRecord
 from millstream.storage import ZstdReader
