@@ -11,7 +11,7 @@ from millstream.rollouts import Rollout, block_of, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
 from millstream.rollouts.lint.rules import PROBLEMS
 from millstream.stats import LintReport
-from millstream.stats.findings import Finding
+from millstream.stats.lint_report import Finding
 from millstream.tokens import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefghijkl")

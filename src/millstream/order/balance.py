@@ -112,7 +112,7 @@ class MicroBatchRule:
     cap: int
     """Most tokens of a micro-batch, padding included."""
     packed: bool = True
-    """Whether sequences lie one behind the other; else each is a row as long as the longest."""
+    """Whether sequences are packed end to end; else each is a row as long as the longest."""
     unit: int = 1
     """Rows are padded to a multiple of it."""
     cost: CostModel = field(default_factory=CostModel)

@@ -139,7 +139,7 @@ class Phase:
         return int(self.clock(None, steps).step(step - steps.step)[2])
 
     def until(self, step: int) -> Phase:
-        """The phase as it was before a step, which lies behind its first one."""
+        """The phase as it was before a step, which comes after its first one."""
         if self.resized is None or self.resized.step < step:
             return self
         past = self.resized.at(step - 1)
@@ -184,7 +184,7 @@ class Phase:
     def plan(self, seed: int, windows: Mapping[str, Windows] = NO_WINDOWS) -> Plan:
         """Give the plan that names source and sample at each position of this phase.
 
-        Who does not know the windows of a packed source still learns how often it is used, and where.
+        A plan without the windows of a packed source still says how often it is used, and where.
         """
         names = self.active
         courses = [self._course(name, seed, windows) for name in names]
@@ -276,7 +276,7 @@ def next_phase(phase: Phase, settings: PhaseSettings, step: int, position: int |
 
 
 def _same_mixture(phase: Phase, other: Phase) -> bool:
-    """Whether the places of the mixture go on, whatever else changes."""
+    """Whether the places of the mixture continue, whatever else changes."""
     mine, theirs = ([(name, p.sources[name].quota) for name in p.active] for p in (phase, other))
     return mine == theirs and phase.row_length == other.row_length
 
@@ -292,7 +292,7 @@ def _factor(phase: Phase, settings: PhaseSettings) -> int | None:
 def _continued(
     standing: Standing, share: Share, factor: int | None, name: str, phase: Phase, settings: PhaseSettings
 ) -> Standing:
-    """Go on with a source as its new share says; a new epoch may change anything, a begun one only so much."""
+    """Continue a source as its new share says; a new epoch may change anything, a begun one only so much."""
     standing = replace(standing, quota=share.quota)
     if standing.offset == 0:
         fresh = {"samples": share.samples, "begun": share.samples, "split": 1, "unit": share.unit}

@@ -61,7 +61,7 @@ class Schedule:
         return cls(settings.seed, (first_phase(settings),), windows)
 
     def change(self, settings: PhaseSettings, step: int) -> Schedule:
-        """Follow `settings` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
+        """Follow `settings` from `step` on; what lies before stays as it was, what came after is forgotten."""
         phase = self._phase_of(step)
         past = self._before(step)
         if past and past[-1].follows(settings):  # also when steps of another size, for none, lay in between
@@ -79,7 +79,7 @@ class Schedule:
     def resize(self, rows: int, step: int, position: int | None = None) -> Schedule:
         """Have so many rows in each step from `step` on, and change nothing else. O(1) in the changes before.
 
-        Who knows at which position of its phase the step begins may say it.
+        A caller may pass the position of its phase at which the step begins.
         """
         phase = self.phases[-1]
         resized = phase.resize(rows, step, position) if phase.step < step else None

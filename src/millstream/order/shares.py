@@ -129,7 +129,7 @@ class Windows:
     5
 
     Of windows that were skipped, only how many bins they have together need be known: the first has all of them and is
-    named in `gaps`, the others have 0, so that the windows behind keep their numbers.
+    named in `gaps`, the others have 0, so that the windows after them keep their numbers.
 
     >>> Windows((700, 0, 0, 40), rows=0, capacity=128, always_in_order=True, gaps=(0,)).samples
     740

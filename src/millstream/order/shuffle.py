@@ -87,7 +87,7 @@ class SampleOrder:
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.samples:
             raise OrderError(
                 f"positions and samples are integers from 0 to {self.samples - 1}, in one dimension",
-                hint="give a range or a flat array of integers, and an epoch for what lies behind the last one",
+                hint="give a range or a flat array of integers, and an epoch for what comes after the last one",
             )
         return array.astype(np.uint64, copy=False)
 

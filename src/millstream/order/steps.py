@@ -87,7 +87,7 @@ class StepPhase(Generic[PlaceT]):
         return phase
 
     def resized(self, step: int, place: PlaceT, rows: int, ranks: int | None = None) -> StepPhase[PlaceT]:
-        """Have steps of another size from a step on; what lay behind it is forgotten."""
+        """Have steps of another size from a step on; what came after it is forgotten."""
         past = self.at(step - 1)
         ranks = self.ranks if ranks is None else ranks
         if past is None:

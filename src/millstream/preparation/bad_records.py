@@ -55,7 +55,7 @@ class KeptAside:
         return self._file.tell(), self.records
 
     def go_back(self, size: int, records: int) -> None:
-        """Go on behind a mark of an earlier run."""
+        """Continue after a mark of an earlier run."""
         if size:
             self._file = self.path.open("r+b")
             self._file.truncate(size)
@@ -141,7 +141,7 @@ class BadRecords:
 
 
 def _error(bad: BadRecord, where: str, hint: str) -> MillstreamError:
-    """The error of whoever cannot use the record: its tokenizer, its template, or anybody."""
+    """The error of what cannot use the record: its tokenizer, its template, or any reader."""
     from millstream.chats import UNRENDERED
     from millstream.preparation.process import UNFIT
 

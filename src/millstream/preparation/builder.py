@@ -68,7 +68,7 @@ class Accounts:
 
 
 def placed(made: Iterable[Made], file: int = -1, rows: int = 0) -> Iterator[PlacedPart]:
-    """Count the rows of each file; `rows` of the first one are behind us."""
+    """Count the rows of each file; `rows` of the first one are already counted."""
     for each in made:
         if each.file != file:
             file, rows = each.file, 0
@@ -89,7 +89,7 @@ def accounted(run: PrepareRun, parts: Iterable[PlacedPart], accounts: Accounts) 
 
 
 class StoreBuilder:
-    """Writes parts into a store that comes to be, with their origins; and bookmarks, from which a later run goes on.
+    """Writes parts into an unfinished store, with their origins; and bookmarks, from which a later run resumes.
 
     After a resumed start the writer may be ahead of the bookmark: the first `_surplus` documents are there already.
     """
@@ -133,7 +133,7 @@ class StoreBuilder:
             self.finish_group()
 
     def finish_group(self) -> None:
-        """Write the documents that wait to be mixed, and let whoever follows see them."""
+        """Write the documents that wait to be mixed, and let a follower see them."""
         if self._mixing is not None and self._held:
             for group in mixed(self._held, self._mixing, self._parts):
                 self._put(group.tokens, group.ends, group.origins)
@@ -156,8 +156,8 @@ class StoreBuilder:
         self._documents += len(ends)
 
     def mark_if_due(self, each: PlacedPart, parts: int) -> None:
-        """Let a later run go on behind this part, the `parts`-th, if enough was written since the last time."""
-        follows = self._mixing is not None  # then somebody reads what lies there already
+        """Let a later run resume after this part, the `parts`-th, if enough was written since the last time."""
+        follows = self._mixing is not None  # then a follower reads what is there already
         if (follows or self._unmarked >= MARK_BYTES) and not self._held:
             self._unmarked = 0
             self.writer.checkpoint()

@@ -150,7 +150,7 @@ _VERSION = 2
 class Bookmark:
     """Parts and documents that are safe in the unfinished store, and what was counted with them.
 
-    `identity` names what the run makes of which files: only a run that would make the same may go on. `rows_before`
+    `identity` names what the run makes of which files: only a run that would make the same may resume. `rows_before`
     counts the rows of file number `file` before the next part. `kept` holds (bytes, records) of each file of records
     that were kept aside.
     """

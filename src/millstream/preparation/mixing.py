@@ -1,6 +1,6 @@
-"""Documents in a keyed order, group by group, so that a trainer may follow right behind the writer.
+"""Documents in a keyed order, group by group, so that a trainer can follow the writer.
 
-A store of conversations is read window by window in its first epoch, as it comes to be. So its documents are mixed
+A store of conversations is read window by window in its first epoch, while it is written. So its documents are mixed
 before they are written: those of a few parts at first, so that training starts at once, then of more and more.
 """
 
@@ -31,7 +31,7 @@ class Mixing:
 
     @staticmethod
     def ends_group(parts: int) -> bool:
-        """Whether a group ends behind so many parts: behind 1, 2, 4, … and then behind every 16.
+        """Whether a group ends after so many parts: after 1, 2, 4, … and then after every 16.
 
         >>> [parts for parts in range(80) if Mixing.ends_group(parts)]
         [1, 2, 4, 8, 16, 32, 48, 64]

@@ -109,7 +109,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class PrepareOutcome:
-    """What a run left behind and what it counted."""
+    """What a run made and what it counted."""
 
     manifest: dict[str, Any]
     tokenizer: str
@@ -331,7 +331,7 @@ def _clear(folder: Path) -> None:
 
 
 def _accounts(run: PrepareRun, folder: Path, name: str, means: RunOptions, mark: Bookmark) -> Accounts:
-    """What was counted and kept aside up to the mark, and goes on from there."""
+    """The counts and the records kept aside up to the mark; counting resumes there."""
     aside = {"quarantine": KeptAside(folder / f"{name}.quarantine.jsonl", level=means.level)}
     if means.keep_rejected:
         aside["rejected"] = KeptAside(folder / f"{name}.rejected.jsonl", level=means.level)

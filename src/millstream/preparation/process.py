@@ -60,7 +60,7 @@ class Job:
 
     @property
     def engine(self) -> str | None:
-        """Who encodes the texts, if that can be told."""
+        """What encodes the texts, if that can be told."""
         return getattr(self.tokenizer, "engine", None) if self.chat is None else self.chat.encoder.engine
 
     @cached_property

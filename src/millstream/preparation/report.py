@@ -209,7 +209,7 @@ def report_path(store: Path, suffix: str) -> Path:
 
 
 def reporting(found: Found, means: RunOptions) -> Callable[[PrepareOutcome, Path], Path]:
-    """What writes the report of a run beside its store before anybody sees either."""
+    """What writes the report of a run beside its store before either is published."""
     return lambda outcome, store: write_report(store, report_of(outcome, found, means))
 
 

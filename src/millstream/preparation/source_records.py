@@ -136,7 +136,7 @@ def _root(store: TokenStore, root: str | Path | None) -> Path:
 
 
 def _inside(name: str) -> PurePosixPath:
-    """A name that stays below its root; anybody may have written a manifest."""
+    """A name that stays below its root; a manifest is not trusted."""
     path = PurePosixPath(name)
     if path.is_absolute() or ".." in path.parts:
         raise StoreError(f"{name!r} leads out of the folder of the source files", hint="its manifest was tampered with")

@@ -32,7 +32,7 @@ class Clock:
         return before
 
     def read(self) -> list[float]:
-        """Seconds of work, of waiting for input and of waiting for room; what goes on now is in them."""
+        """Seconds of work, of waiting for input and of waiting for room; the present state is included."""
         seconds, state, since = list(self._seconds), self._state, self._since
         if state is not None:
             seconds[state] += max(0.0, time.perf_counter() - since)
@@ -58,7 +58,7 @@ class Clocks:
 
     @contextmanager
     def waiting(self, state: int) -> Iterator[None]:
-        """The calling thread waits in this block; a thread of somebody else is not counted."""
+        """The calling thread waits in this block; a thread of another owner is not counted."""
         clock: Clock | None = getattr(self._own, "clock", None)
         before = None if clock is None else clock.turn(state)
         try:
@@ -79,7 +79,7 @@ _NOTHING: dict[str, Any] = {}
 
 
 class History:
-    """Remembers the counters of the last second or so, whenever somebody looks."""
+    """Remembers the counters of about the last second, at every look."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

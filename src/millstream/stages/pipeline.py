@@ -93,8 +93,8 @@ class Pipeline:
     def get(self, output: str = "", timeout_s: float | None = None, *, warn: bool = True) -> Any:
         """Take the next item of an output, waiting for it; where there is one output, its name may be left out.
 
-        Raises QueueClosed when everything was taken, and StageError when a stage has failed. Who waits long without a
-        `timeout_s` gets a WaitWarning that says how far the stages are.
+        Raises QueueClosed when everything was taken, and StageError when a stage has failed. A long wait without a
+        `timeout_s` gives a WaitWarning that says how far the stages are.
         """
         if self._began is None and self._ended is None:
             raise LoaderError("this pipeline was not started", hint="write `with pipeline:`, or call start()")
@@ -276,7 +276,7 @@ def checked_outputs(stages: Stages, wanted: str | Sequence[str] | None) -> dict[
             _refuse_two_consumers(name, consumers[id(queue)], "the output of the pipeline")
     if unread := [name for name in loose if name not in outputs]:
         raise RecipeError(
-            f"nobody takes what comes out of {_listed(unread)}",
+            f"no stage takes what comes out of {_listed(unread)}",
             hint=f"pass output={sorted({*outputs, *unread})}, or give it to a stage",
         )
     return outputs

@@ -142,7 +142,7 @@ class MetricsServer:
         return f"http://127.0.0.1:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop listening, and hang up on whoever is connected; again does no harm."""
+        """Stop listening, and close all connections. Idempotent."""
         if self._process.left:  # a forked child: those who are connected are the other one's
             self._server.socket.close()
             return
@@ -160,7 +160,7 @@ class MetricsServer:
 
 
 class _MetricsHTTPServer(ThreadingHTTPServer):
-    """Knows who is connected: a client that asks for nothing would keep its thread."""
+    """Keeps the open connections: a client that asks for nothing would keep its thread."""
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._connected: dict[threading.Thread, socket.socket] = {}

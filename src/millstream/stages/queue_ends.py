@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Producer(Generic[T]):
-    """One of those who put items into a queue. An exception that leaves its `with` block goes to the consumers, behind
+    """One of those who put items into a queue. An exception that leaves its `with` block goes to the consumers, after
     the items that were put before it.
 
     >>> from millstream.stages.queue import Queue
@@ -40,7 +40,7 @@ class Producer(Generic[T]):
         self._checked()._put([item], timeout_s)
 
     def put_many(self, items: Iterable[T], timeout_s: float | None = None) -> None:
-        """Put items in, in this order; those behind a `timeout_s` that went by or a close are not in the queue."""
+        """Put items in, in this order; those after an elapsed `timeout_s` or a close are not in the queue."""
         self._checked()._put(list(items), timeout_s)
 
     def put_now(self, items: Sequence[T]) -> int:
@@ -96,7 +96,7 @@ class QueueEnd:
         self.stopped = self.over = self._left = True
 
     def refuse(self, queue: object) -> None:
-        """Tell whoever wants to put something in, if it is over."""
+        """Raise for a producer, if the queue is over."""
         if self.stopped:
             raise self._stopped(queue)
         if self.closed:
@@ -105,7 +105,7 @@ class QueueEnd:
             ) from self._error
 
     def tell(self, queue: object) -> NoReturn:
-        """Tell whoever has taken everything out."""
+        """Raise for a consumer that has taken everything."""
         if self.stopped:
             raise self._stopped(queue)
         if isinstance(self._error, Exception):
@@ -125,8 +125,8 @@ class QueueEnd:
 
 
 def stopped(what: object) -> Stopped:
-    """The error of whoever waits at something that was stopped."""
-    return Stopped(f"{what} was stopped", hint="this is how its threads end; start another pipeline to go on")
+    """The error of a wait for something that was stopped."""
+    return Stopped(f"{what} was stopped", hint="this is how its threads end; start another pipeline to continue")
 
 
 def left_behind(what: object) -> ClosedError:

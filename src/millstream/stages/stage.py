@@ -73,12 +73,12 @@ class Stage(ABC, Generic[Out]):
             raise LoaderError(f"{type(self).__name__} works on one thread, not on {threads}", hint="leave out threads=")
         if self.loses_nothing and overflow != "block":
             told = f"{type(self).__name__} tells what happens, and overflow={overflow!r} would leave some of it out"
-            raise LoaderError(told, hint="leave out overflow=; a stage behind it may drop what it makes")
+            raise LoaderError(told, hint="leave out overflow=; a stage after it may drop what it makes")
         self.name = name or _spoken(type(self).__name__)
         self.threads = threads
         self.error: StageError | None = None
         self.stopping = threading.Event()
-        """Set when the stage shall end; whoever waits for something else than a queue waits for it, too."""
+        """Set when the stage shall end; a wait for something else than a queue waits for it, too."""
         self.on_failure: Callable[[StageError], None] | None = None
         """Called once, by the thread that failed."""
         self.counted: Callable[[str, int, int | None], None] | None = None
@@ -163,7 +163,7 @@ class Stage(ABC, Generic[Out]):
             worker.start()
 
     def stop(self) -> None:
-        """End soon, in the middle of anything; whoever waits at the inputs or outputs is told."""
+        """End soon, in the middle of anything; waits at the inputs and outputs end with Stopped."""
         if self._left_behind:
             return
         self.stopping.set()
@@ -286,7 +286,7 @@ class StageInput(Generic[T]):
 
     def __init__(self, clocks: Clocks, queue: Queue[T]) -> None:
         self.queue = queue
-        self.maker = queue.maker  # which is there as long as somebody takes from it
+        self.maker = queue.maker  # which lives as long as a consumer takes from it
         self._clocks = clocks
 
     def get(self, timeout_s: float | None = None) -> T:

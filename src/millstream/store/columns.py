@@ -46,7 +46,7 @@ class ColumnWriter:
 
     @classmethod
     def resume(cls, path: Path, dtype: np.dtype[Any], count: int) -> ColumnWriter:
-        """Cut a file back to `count` entries and go on behind them; what is kept is read and hashed again."""
+        """Cut a file back to `count` entries and continue after them; what is kept is read and hashed again."""
         column = cls(path, dtype, disk.reopen(path))
         end = FRAME_BYTES + count * dtype.itemsize
         if os.fstat(column.fd).st_size < end:
@@ -116,7 +116,7 @@ class ColumnWriter:
             self.fd = -1
 
     def __del__(self) -> None:
-        self.close()  # whoever stopped in the middle of something did not
+        self.close()  # a writer that stopped in the middle did not
 
 
 @dataclass
@@ -148,7 +148,7 @@ class PackedWriter(ColumnWriter):
 
     @classmethod
     def resume_packed(cls, path: Path, dtype: np.dtype[Any], packing: Packing, count: int, tail: bytes) -> PackedWriter:
-        """Cut a file back to the whole blocks of `count` tokens, hash them again, and go on behind the tail."""
+        """Cut a file back to the whole blocks of `count` tokens, hash them again, and continue after the tail."""
         need_zstd()
         column = cls(path, dtype, disk.reopen(path), packing)
         try:
@@ -184,7 +184,7 @@ class PackedWriter(ColumnWriter):
 
     @property
     def tail(self) -> bytes:
-        """The tokens behind the last whole block."""
+        """The tokens after the last whole block."""
         return self._entries[self._out : self._fill].tobytes()
 
     def flush(self) -> None:

@@ -283,6 +283,6 @@ def open_framed(path: Path, kind: str) -> tuple[Frame, int]:
 
 
 def open_body(path: Path, kind: str) -> tuple[Frame, Numbers]:
-    """Read and check the frame of one of our files, and open the numbers behind it."""
+    """Read and check the frame of one of our files, and open the numbers after it."""
     frame, fd = open_framed(path, kind)
     return frame, Numbers(path, fd, frame.entry, FRAME_BYTES, frame.words)

@@ -40,7 +40,7 @@ class Row:
 
 
 def rows_of(shards: Iterable[Row], after: Rows | None = None) -> Rows:
-    """Lay shards out as a table, behind the rows of `after`: firsts are the sums of what lies before.
+    """Lay shards out as a table, following the rows of `after`: firsts are the sums of what lies before.
 
     >>> rows_of([Row(5, 2, tag=9, bound=3, file=0), Row(7, 1, tag=8, bound=4, file=1)])[:, :4].tolist()
     [[0, 5, 0, 2], [5, 7, 2, 1]]
@@ -208,7 +208,7 @@ class Ends:
         return checked(self._ends.path, bounds, self._tokens)
 
     def at(self, token: int) -> int:
-        """Find the first document that ends behind the token."""
+        """Find the first document that ends after the token."""
         found = self._ends.first_above(token)
         if found == len(self._ends):
             raise StoreError(f"{self._ends.path}: no document holds token {token}", hint=VERIFY)
@@ -236,7 +236,7 @@ class MegatronIndex:
         return checked(self._path, out, self._tokens)
 
     def at(self, token: int) -> int:
-        """Find the first document that ends behind the token, by bisection."""
+        """Find the first document that ends after the token, by bisection."""
         documents = range(len(self._boundaries) - 1)
         found = bisect_right(documents, token, key=lambda document: int(self.bounds(document, document + 1)[1]))
         if found == len(documents):

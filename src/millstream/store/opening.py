@@ -68,7 +68,7 @@ def find_file(path: Path) -> Path:
 
 
 PREPARE = "wait for it, or prepare it again: a store that was to be replaced is then put back first"
-RESUME = "go on with TokenStoreWriter(path, resume=True)"
+RESUME = "resume it with TokenStoreWriter(path, resume=True)"
 
 
 def open_file(path: Path, dtype: str | None) -> Opened:

@@ -78,7 +78,7 @@ class OriginsWriter:
     """
 
     def __init__(self, path: Path, *, documents: int = 0) -> None:
-        """Begin a file, or go on behind the first `documents` of one that `checkpoint` made durable."""
+        """Begin a file, or continue after the first `documents` of one that `checkpoint` made durable."""
         self.path = path
         disk.make_directory(path.parent)
         part = path.with_name(path.name + ".part")

@@ -25,10 +25,10 @@ def start(paths: WriterPaths, settings: WriterSettings) -> Start:
         if not settings.resume:
             raise StoreError(
                 f"{paths.path}: an unfinished writer left {journal_documents(journal)} documents here",
-                hint="go on with resume=True, or throw them away with millstream.store.discard(path)",
+                hint="continue with resume=True, or throw them away with millstream.store.discard(path)",
             )
         check_settings(paths, journal, settings)
-        return go_on(paths, journal, finished)
+        return resumed(paths, journal, finished)
     if finished is not None:
         if settings.append:
             return begin_version(paths, finished, settings)
@@ -63,7 +63,7 @@ def journal_documents(journal: WriterJournal) -> int:
 
 
 def check_settings(paths: WriterPaths, journal: WriterJournal, settings: WriterSettings) -> None:
-    """Refuse to go on with other settings: the result would be a mixture."""
+    """Refuse to resume with other settings: the result would be a mixture."""
     for name in ("dtype", "shard_tokens", "compress"):
         asked, was = getattr(settings, name), getattr(journal, name)
         if asked is not None and asked != was and not (paths.single and name == "shard_tokens"):
@@ -75,8 +75,8 @@ def check_settings(paths: WriterPaths, journal: WriterJournal, settings: WriterS
         )
 
 
-def go_on(paths: WriterPaths, journal: WriterJournal, parent: Opened | None) -> Start:
-    """Cut the open shard back to the checkpoint and go on behind it."""
+def resumed(paths: WriterPaths, journal: WriterJournal, parent: Opened | None) -> Start:
+    """Cut the open shard back to the checkpoint and continue after it."""
     rows = sealed_rows(paths, journal)
     if journal.sealing is not None:
         remove_version(paths, journal.sealing)

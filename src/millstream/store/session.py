@@ -59,7 +59,7 @@ class Session:
         return rows_of([*self._sealed, *growing], after=self._base)
 
     def write(self, tokens: NDArray[Any], ends: NDArray[np.int64]) -> None:
-        """Write documents; a full shard is sealed behind the document that filled it."""
+        """Write documents; a full shard is sealed after the document that filled it."""
         begin = 0
         while len(ends):
             shard = self._open_shard()
@@ -190,7 +190,7 @@ class GrowingShard:
 
     @classmethod
     def resume(cls, paths: WriterPaths, dtype: str, row: Row, packing: Packing | None, tail: bytes) -> GrowingShard:
-        """Go on with the shard of the last checkpoint, if it still is what it was."""
+        """Resume the shard of the last checkpoint, if it is unchanged."""
         for suffix in (".bin", ".idx"):
             part, final = paths.part(row.file, suffix), paths.final(row.file, suffix)
             if final.exists() and not part.exists():  # killed between two renames

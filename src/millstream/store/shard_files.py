@@ -69,7 +69,7 @@ class Shards:
     """The tokens and indexes of a layout, shard by shard."""
 
     def __init__(self, layout: Layout) -> None:
-        # Functions of the layout, not methods: a store that nobody holds any more closes its files at once.
+        # Functions of the layout, not methods: a store that is garbage-collected closes its files at once.
         self.tokens = RecentCache(partial(_shard_tokens, layout))
         self.index = RecentCache(partial(_shard_index, layout))
 

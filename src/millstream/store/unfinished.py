@@ -1,4 +1,4 @@
-"""A store that is still being made: what its writer has sealed so far, for whoever follows right behind."""
+"""A store that is still being made: what its writer has sealed so far, for a reader that follows it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
 
 
 def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore | None = None) -> TokenStore | None:
-    """Open the shards of a directory store that are whole, while its writer goes on; None: there are none yet.
+    """Open the shards of a directory store that are whole, while its writer still works; None: there are none yet.
 
     `sources` are the files that it is made from, by their numbers. `known` is what was opened before, which is given
     again if nothing was sealed since.
@@ -102,7 +102,7 @@ def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore |
 
 
 def _counts(path: Path) -> Any:
-    """What was counted so far, or None; whoever uses it checks it, as what a manifest says."""
+    """What was counted so far, or None; it is checked where it is used, as what a manifest says."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):

@@ -35,7 +35,7 @@ log = logging.getLogger("millstream.store")
 class TokenStoreWriter:
     """Writes a store: a directory, or one file when the path ends in `.bin`.
 
-    `documents` and `tokens` count the whole store that will be sealed: a caller who resumes goes on with
+    `documents` and `tokens` count the whole store that will be sealed: a caller that resumes continues with
     document number `documents`. Not for use by several threads at once.
 
     With dtype="weighted" each token also has its weight in the loss, 1 unless told otherwise.
@@ -204,7 +204,7 @@ class TokenStoreWriter:
         self._settings.sources, self._settings.recipe = final.sources, final.recipe
 
     def checkpoint(self) -> None:
-        """Make every document so far durable: a killed writer goes on from here."""
+        """Make every document so far durable: a killed writer resumes from here."""
         if self._state == "finished":  # by an earlier run: there is nothing left to do
             return
         with self._at_work() as session:
@@ -213,7 +213,7 @@ class TokenStoreWriter:
         log.debug("%s: checkpoint at %d documents", self.path, self.documents)
 
     def finish_shard(self) -> None:
-        """Seal the open shard, so that whoever follows (`open_unfinished`) sees what was written so far."""
+        """Seal the open shard, so that a follower (`open_unfinished`) sees what was written so far."""
         if self._state == "finished":
             return
         with self._at_work() as session:

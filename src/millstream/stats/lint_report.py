@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from millstream.stats.figures import bit_span, count, counted, share, visible
-from millstream.stats.styled import Shown, Styled
+from millstream.stats.styled import Shown, Styled, bit_span, count, counted, share, visible
 
 Severity: TypeAlias = Literal["error", "warning", "note"]
 MOST_EXAMPLES = 3
