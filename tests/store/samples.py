@@ -18,7 +18,7 @@ from millstream.store import (
     Rows,
     TokenStore,
     TokenStoreWriter,
-    columns,
+    column_writers,
     describe,
     packed,
     session,
@@ -33,8 +33,8 @@ documents = st.lists(st.lists(st.integers(0, 65535), max_size=40), max_size=25)
 
 def shrink(patch: pytest.MonkeyPatch, *, block: int = 64, checkpoint: int = 256, stage: int = 128) -> None:
     """Make blocks, buffers and checkpoints a few bytes long, and skip waiting for the disk."""
-    patch.setattr(columns, "BLOCK_BYTES", block)
-    patch.setattr(columns, "BUFFER_BLOCKS", 2)
+    patch.setattr(column_writers, "BLOCK_BYTES", block)
+    patch.setattr(column_writers, "BUFFER_BLOCKS", 2)
     patch.setattr(session, "BLOCK_BYTES", block)
     patch.setattr(packed, "BLOCK_TOKENS", 16)
     patch.setattr(session, "CHECKPOINT_BYTES", checkpoint)

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from millstream.store.manifest import describe as describe
     from millstream.store.opening import Opened as Opened
     from millstream.store.opening import to_prepare as to_prepare
-    from millstream.store.origin import Origin as Origin
-    from millstream.store.origin import Origins as Origins
-    from millstream.store.origin import OriginsWriter as OriginsWriter
-    from millstream.store.origin import named as named
-    from millstream.store.origin import numbered as numbered
-    from millstream.store.origin import origins_path as origins_path
+    from millstream.store.origins import Origin as Origin
+    from millstream.store.origins import Origins as Origins
+    from millstream.store.origins import OriginsWriter as OriginsWriter
+    from millstream.store.origins import named as named
+    from millstream.store.origins import numbered as numbered
+    from millstream.store.origins import origins_path as origins_path
     from millstream.store.packed import Damage as Damage
     from millstream.store.reader import TokenStore as TokenStore
     from millstream.store.resume import discard as discard
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from millstream.store.unfinished import open_unfinished as open_unfinished
     from millstream.store.unfinished import stamp_of as stamp_of
     from millstream.store.verify import Report as Report
-    from millstream.store.weights import WEIGHTED as WEIGHTED
-    from millstream.store.weights import WEIGHTS as WEIGHTS
-    from millstream.store.weights import carries_loss as carries_loss
-    from millstream.store.weights import codes_of as codes_of
-    from millstream.store.weights import ids_in as ids_in
-    from millstream.store.weights import rounded as rounded
-    from millstream.store.weights import weigh as weigh
+    from millstream.store.weighted_tokens import WEIGHTED as WEIGHTED
+    from millstream.store.weighted_tokens import WEIGHTS as WEIGHTS
+    from millstream.store.weighted_tokens import carries_loss as carries_loss
+    from millstream.store.weighted_tokens import codes_of as codes_of
+    from millstream.store.weighted_tokens import ids_in as ids_in
+    from millstream.store.weighted_tokens import rounded as rounded
+    from millstream.store.weighted_tokens import weigh as weigh
     from millstream.store.writer import TokenStoreWriter as TokenStoreWriter
 
 __all__ = [

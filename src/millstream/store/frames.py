@@ -23,7 +23,7 @@ from millstream import _core
 from millstream.errors import StoreError
 from millstream.storage import COPY_AGAIN, disk
 from millstream.storage import xxh64 as xxh64_of_bytes
-from millstream.store.weights import ID_BITS, WEIGHTED
+from millstream.store.weighted_tokens import ID_BITS, WEIGHTED
 
 FRAME_BYTES = 64
 BLOCK_BYTES = 1 << 20

@@ -19,7 +19,7 @@ from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
 from millstream.store.frames import MAGIC, read_frame
 from millstream.store.layout import DOCUMENTS, Layout, Row, load_table, rows_of
 from millstream.store.manifest import check_agreement, describe, load_manifest, manifest_path, table_path
-from millstream.store.origin import Origins
+from millstream.store.origins import Origins
 from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.shard_files import check_shard
 

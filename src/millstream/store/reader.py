@@ -25,10 +25,10 @@ from millstream.store.frames import Tokens, Words, id_limit, token_dtype
 from millstream.store.layout import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, VERIFY, Layout, total
 from millstream.store.manifest import Diff, Version, compare, history
 from millstream.store.opening import Opened, open_store
-from millstream.store.origin import Origin, Origins, origins_path
+from millstream.store.origins import Origin, Origins, origins_path
 from millstream.store.shard_files import Shards, place
 from millstream.store.verify import Progress, Report, verify_store
-from millstream.store.weights import WEIGHTED, ids_in, weights_of
+from millstream.store.weighted_tokens import WEIGHTED, ids_in, weights_of
 
 
 class TokenStore:

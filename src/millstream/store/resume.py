@@ -8,11 +8,11 @@ from pathlib import Path
 
 from millstream.errors import StoreError
 from millstream.storage import Lock, disk
-from millstream.store.checkpoint import WriterJournal, WriterPaths, WriterSettings, load_journal, sealed_rows
-from millstream.store.columns import START_AGAIN, Packing
+from millstream.store.column_writers import START_AGAIN, Packing
 from millstream.store.layout import FILE, rows_of
 from millstream.store.opening import Opened, open_store
 from millstream.store.session import GrowingShard, Start
+from millstream.store.writer_journal import WriterJournal, WriterPaths, WriterSettings, load_journal, sealed_rows
 
 SHARD_TOKENS = 1 << 28
 SINGLE_SHARD = 1 << 62

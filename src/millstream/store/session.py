@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import StoreError
 from millstream.storage import disk, sealed
-from millstream.store.checkpoint import WriterJournal, WriterPaths, WriterSettings
-from millstream.store.columns import START_AGAIN, ColumnWriter, PackedWriter, Packing
+from millstream.store.column_writers import START_AGAIN, ColumnWriter, PackedWriter, Packing
 from millstream.store.frames import BLOCK_BYTES, Frame, Words, index_kind, token_dtype, words_of_an_end, xxh64
 from millstream.store.layout import DOCUMENTS, TOKENS, Row, Rows, encode_table, rows_of, total
 from millstream.store.manifest import describe
 from millstream.store.opening import Opened
-from millstream.store.weights import WEIGHTED, ids_in
+from millstream.store.weighted_tokens import WEIGHTED, ids_in
+from millstream.store.writer_journal import WriterJournal, WriterPaths, WriterSettings
 
 CHECKPOINT_BYTES = 64 << 20
 

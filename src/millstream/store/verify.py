@@ -33,7 +33,7 @@ from millstream.store.frames import (
 from millstream.store.layout import BOUND, TAG, TOKENS, Layout, total
 from millstream.store.packed import Damage, PackedTokens
 from millstream.store.shard_files import check_index, check_tokens, open_tokens
-from millstream.store.weights import ids_in
+from millstream.store.weighted_tokens import ids_in
 
 NO_SUMS = "no checksums (.sum): only counts, order and the range of ids can be checked"
 

@@ -19,12 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from millstream.errors import StoreError
 from millstream.settings import local_path
 from millstream.storage import Lock, disk
-from millstream.store.checkpoint import checked_settings
 from millstream.store.frames import DTYPES, id_limit, token_dtype
 from millstream.store.manifest import vocabulary
 from millstream.store.resume import paths_of, start
 from millstream.store.session import Session, Start, totals
-from millstream.store.weights import WEIGHTED, WHOLE, codes_of, ids_of, weigh
+from millstream.store.weighted_tokens import WEIGHTED, WHOLE, codes_of, ids_of, weigh
+from millstream.store.writer_journal import checked_settings
 
 STAGE_BYTES = 1 << 20
 STAGE_DOCUMENTS = 1 << 16
@@ -124,7 +124,7 @@ class TokenStoreWriter:
     def extend(self, tokens: ArrayLike, ends: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add many documents at once: their tokens one after another, and the place where each ends.
 
-        `weights` are numbers, or their codes (store/weights.py) as an array of uint8.
+        `weights` are numbers, or their codes (store/weighted_tokens.py) as an array of uint8.
         """
         array, bounds = self._arrays(tokens, ends)
         self._put(self._checked(array, bounds, weights), bounds)

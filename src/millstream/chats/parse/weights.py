@@ -14,7 +14,7 @@ from millstream.chats.parse.fields import Row, flag, items, mapping, needed, sho
 from millstream.errors import RecordError
 
 MOST = 75
-"""The greatest weight: what a token of a store can hold (millstream.store.weights)."""
+"""The greatest weight: what a token of a store can hold (millstream.store.weighted_tokens)."""
 _NUMBERS = ("weight", "loss_scale")
 _YES = ("train", "training", "loss")
 _NO = "masked"

@@ -12,7 +12,7 @@ from typing import Any
 
 from millstream.errors import StoreError
 from millstream.storage import ZSTD_LEVEL, digest, disk, need_zstd, read_json, sealed
-from millstream.store.columns import START_AGAIN
+from millstream.store.column_writers import START_AGAIN
 from millstream.store.frames import (
     DTYPES,
     index_kind,

@@ -2,7 +2,7 @@
 
 The words are those of csrc/core/kernels/weights.h and docs/reference/formats.md.
 
-Weights are written as codes: hundredths up to 1, tenths up to 10, whole numbers up to 75. What people write down is
+Weights are written as codes: hundredths up to 1, tenths up to 10, whole numbers up to 75. Common values are
 exact; anything else is rounded to the nearest, and counted where chats become tokens (`rounded`).
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from millstream.errors import StoreError
 from millstream.store import Origin, OriginsWriter, TokenStore, TokenStoreWriter, origins_path
-from millstream.store.origin import read_origin
+from millstream.store.origins import read_origin
 
 
 def write_store(path: Path, origins: np.ndarray) -> None:

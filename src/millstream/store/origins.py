@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.storage import COPY_AGAIN, disk
-from millstream.store.columns import ColumnWriter
+from millstream.store.column_writers import ColumnWriter
 from millstream.store.frames import Frame, open_body, xxh64
 
 _WORD = np.dtype("<u8")
