@@ -26,7 +26,7 @@ from millstream.preparation.part import encode_part
 from millstream.records import Recipe
 from millstream.sources import Reading, discover, format_named
 from millstream.sources.jsonl import JsonlFormat
-from millstream.store import TokenStoreWriter, weights
+from millstream.store import TokenStoreWriter, weighted_tokens
 from millstream.store.opening import open_store
 from millstream.store.unfinished import UnfinishedOrigins
 
@@ -40,8 +40,8 @@ COUNTED: dict[str, Callable[..., Any]] = {
     "encoder": Encoder.__init__,
     "read": JsonlFormat.read,
     "part": make_part,
-    "join": weights.weigh,
-    "split": weights.weight_codes,
+    "join": weighted_tokens.weigh,
+    "split": weighted_tokens.weight_codes,
     "group": TokenStoreWriter.finish_shard,
     "unfinished": UnfinishedOrigins.__init__,
     "store": open_store,

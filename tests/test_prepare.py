@@ -219,7 +219,7 @@ def test_a_full_disk_is_told_with_the_way_on(raw: Path, tmp_path: Path, monkeypa
 
     with pytest.raises(
         StoreError,
-        match=r"corpus: No space left on device\n  hint: .*a loader goes on by itself, `prepare` with resume=True",
+        match=r"corpus: No space left on device\n  hint: .*a loader resumes by itself, `prepare` with resume=True",
     ) as caught:
         prepare(raw, tmp_path / "corpus", "char")
 

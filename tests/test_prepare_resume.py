@@ -31,7 +31,7 @@ ALPHABET = "abcdefghij klmnopqrst"
 CHILD = """
 import os, signal, sys
 from pathlib import Path
-from millstream.preparation import Making, Means, prepare_store, write
+from millstream.preparation import RunOptions, StoreRecipe, builder, prepare_store
 from millstream.records import Recipe
 from millstream.sources import Reading, discover
 from millstream.storage import disk
@@ -56,14 +56,14 @@ def counted(operation):
 
 for name in ("write", "rename", "sync", "publish"):
     setattr(disk, name, counted(getattr(disk, name)))
-write.MARK_BYTES = 20_000
+builder.MARK_BYTES = 20_000
 recipe = Recipe.of([name for name in steps.split(",") if name])
-making = Making(Reading(chunk_bytes=10_000), recipe, CharTokenizer(sorted("ALPHABET")))
+making = StoreRecipe(Reading(chunk_bytes=10_000), recipe, CharTokenizer(sorted("ALPHABET")))
 if "chats" in Path(source).name:
     tokenizer = BPETokenizer.train(["ALPHABET"], vocab_size=260)
     chat = ChatSettings(ChatTemplate.of("chatml"), limit=Limit(200, "turns", "drop"), add_control_tokens=True)
-    making = Making(Reading(chunk_bytes=10_000, whole_rows=True), recipe, tokenizer, chat=chat)
-means = Means(
+    making = StoreRecipe(Reading(chunk_bytes=10_000, whole_rows=True), recipe, tokenizer, chat=chat)
+means = RunOptions(
     workers=int(workers), on_bad="quarantine", resume=True, cache_dir=Path(cache) if cache else None,
     keep_rejected=True, progress=step,
 )

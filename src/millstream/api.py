@@ -25,10 +25,10 @@ from millstream.loaders import (
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.preparation import (
     Make,
-    Making,
-    Means,
     OnBad,
     RayCluster,
+    RunOptions,
+    StoreRecipe,
     make_part,
     prepare_store,
     read_report,
@@ -161,9 +161,9 @@ def prepare(
     how, found = replace(raw.how(), whole_rows=chat is not None), raw.found(source)
     if special_tokens is not None:
         tokenizer = load_tokenizer(tokenizer, special_tokens=special_tokens)
-    making = Making(how, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after, chat)
+    making = StoreRecipe(how, Recipe.of(recipe), tokenizer, eos, dtype, _packing(compress), before, after, chat)
     make, processors = _engine(engine)
-    means = Means(
+    means = RunOptions(
         workers=processors if workers is None else positive("workers", workers),
         on_bad=on_bad,
         resume=resume,
@@ -200,7 +200,7 @@ def _reading(kind: str, keywords: Mapping[str, Any], file_format: str | None, ma
     return {**reading, "format": keywords.get("format")}
 
 
-def _prepared(found: Found, path: Path, making: Making, means: Means) -> PrepareReport:
+def _prepared(found: Found, path: Path, making: StoreRecipe, means: RunOptions) -> PrepareReport:
     """Make the store, and report."""
     outcome = prepare_store(found, path, making, means, reporting(found, means))
     details = read_report(path)

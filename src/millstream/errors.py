@@ -57,8 +57,8 @@ class SourceError(MillstreamError):
 
 
 class RecordError(SourceError):
-    """One record that cannot be used: a reason that can be counted, what was found, a hint; and where it is, if whoever
-    raises it knows the file and the row.
+    """One record that cannot be used: a reason that can be counted, what was found, a hint; and where it is, if
+    the file and the row are known.
 
     >>> print(RecordError("unknown role", "message 2 is by 'robot'", hint="pass roles="))
     unknown role: message 2 is by 'robot'

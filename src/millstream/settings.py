@@ -227,7 +227,7 @@ def size_in_bytes(said: str) -> int | None:
 
 
 def at_least(name: str, value: object, hint: str, least: int = 1) -> int:
-    """A whole number of any kind that somebody gave, and no smaller one.
+    """A whole number of any kind that a caller gave, and no smaller one.
 
     >>> at_least("threads", 2, hint="leave it out")
     2
@@ -242,7 +242,7 @@ def at_least(name: str, value: object, hint: str, least: int = 1) -> int:
 
 
 def byte_count(name: str, said: object, hint: str = A_SIZE) -> int:
-    """A number of bytes, or a size as people write it, that somebody gave.
+    """A number of bytes, or a size as people write it, that a caller gave.
 
     >>> byte_count("budget_bytes", "1kB"), byte_count("budget_bytes", 24)
     (1000, 24)

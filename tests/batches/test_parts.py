@@ -14,7 +14,7 @@ import pytest
 from millstream import StoreError
 from millstream._core import Feed
 from millstream.batches import Engine, EngineSettings, feed_source, packing_of
-from millstream.order import Recipe, Schedule, Share, Shuffle, Windows
+from millstream.order import PhaseSettings, Schedule, Share, Shuffle, Windows
 from millstream.store import Opened, Row, TokenStore, rows_of
 from store.samples import write_store
 
@@ -56,7 +56,7 @@ def engine_over(
     whole = (len(store) - 1) // LENGTH
     bins = (HOLE // LENGTH, 0, 7, 0, whole - HOLE // LENGTH - 7)
     windows = {"data": Windows(bins, rows=0, capacity=LENGTH, always_in_order=True, gaps=(0,))}
-    schedule = Schedule.start(Recipe(3, LENGTH, 2, {"data": Share(whole, shuffle, packed=True)}), windows)
+    schedule = Schedule.start(PhaseSettings(3, LENGTH, 2, {"data": Share(whole, shuffle, packed=True)}), windows)
     steps = range(epoch * -(-whole // 2) + first // 2, (epoch + 1) * -(-whole // 2))
     phase = schedule.phases[0]
     engine = Engine(EngineSettings(threads=2))

@@ -24,7 +24,7 @@ from millstream.errors import MillstreamError, RecipeError, TokenizerError
 from millstream.loaders import RawSettings, prepared_chat
 from millstream.sources import Reading, format_named
 from millstream.stats import LintReport, Progress
-from millstream.stats.findings import MOST_KINDS, Finding
+from millstream.stats.lint_report import MOST_KINDS, Finding
 from millstream.tokens import BPETokenizer
 
 TOKENIZER = BPETokenizer.train(["user assistant the mill by the stream\n  four"], vocab_size=270)

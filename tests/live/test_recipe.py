@@ -13,7 +13,7 @@ from millstream.errors import LoaderError, RecipeError
 from millstream.games import example_folder
 from millstream.live import Shuffled, TensorGenerator
 from millstream.stages import Queue
-from millstream.stages.kinds import known_stages
+from millstream.stages.pipeline_file import known_stages
 
 
 def stage(kind: str, input: str = "", **settings: Any) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from millstream.chats.encode import Encoder
 from millstream.chats.parse.parser import parse_row
 from millstream.loaders import ChatKeywords, ConversationDataLoader, growth, member
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.preparation import Making, Means, prepare_store
+from millstream.preparation import RunOptions, StoreRecipe, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from millstream.store import stamp_of
@@ -86,8 +86,8 @@ def document(number: int, size: int, length: int = LENGTH) -> tuple[Document, tu
 def _prepared(sizes: Sizes, compress: int | None) -> Path:
     path = Path(tempfile.mkdtemp(prefix="millstream-chats-"), "store")
     reading = Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True)
-    making = Making(reading, tokenizer=bpe(), chat=chat_settings(CHAT, None, LENGTH), compress=compress)
-    prepare_store(discover(files_of(sizes)), path, making, Means())
+    making = StoreRecipe(reading, tokenizer=bpe(), chat=chat_settings(CHAT, None, LENGTH), compress=compress)
+    prepare_store(discover(files_of(sizes)), path, making, RunOptions())
     return path
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from loaders.conversations import Chats, small
 from millstream.batches import packing_of
-from millstream.order import Recipe, Schedule, Share, Windows
+from millstream.order import PhaseSettings, Schedule, Share, Windows
 from millstream.store import TokenStore, TokenStoreWriter
 
 BINS = [
@@ -93,7 +93,7 @@ def test_bins_of_a_packing(tmp_path: Path) -> None:
 def test_first_positions_of_a_windowed_order() -> None:
     for first_in_order, expected in ((False, SHUFFLED), (True, IN_ORDER)):
         known = {"data": Windows((3, 2, 4, 1, 3), rows=8, capacity=64, first_in_order=first_in_order)}
-        recipe = Recipe(7, 64, 13, {"data": Share(13, packed=True)})
+        recipe = PhaseSettings(7, 64, 13, {"data": Share(13, packed=True)})
         schedule = Schedule.start(recipe, known)
         got = [schedule.rows(step, None)[1].tolist() for step in range(3)]
         assert got == expected

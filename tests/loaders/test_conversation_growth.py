@@ -32,7 +32,7 @@ from millstream import MixedDataLoader
 from millstream.errors import ClosedError, MillstreamError, StateError, StoreError, UnknownLength
 from millstream.loaders import ConversationDataLoader
 from millstream.loaders.chat_keywords import chat_settings
-from millstream.preparation import Making, Means, Mixing, prepare_store
+from millstream.preparation import Mixing, RunOptions, StoreRecipe, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
 from store.crash import Crash, FailingDisk
@@ -309,8 +309,8 @@ def made_by_prepare(chats: Chats, folder: Path) -> dict[str, bytes]:
     """The files of the store that `prepare` makes of the same conversations in the same order."""
     reading = Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True)
     how = chat_settings(CHAT, None, LENGTH)
-    making = Making(reading, tokenizer=bpe(), chat=how, mixing=Mixing(0))
-    prepare_store(discover(files_of(chats.sizes)), folder / "s", making, Means())
+    making = StoreRecipe(reading, tokenizer=bpe(), chat=how, mixing=Mixing(0))
+    prepare_store(discover(files_of(chats.sizes)), folder / "s", making, RunOptions())
     return content_of(folder / "s")
 
 
@@ -426,14 +426,14 @@ def test_a_maker_that_stops_at_any_operation_goes_on_to_the_same_bytes(
 ) -> None:
     """Every eleventh operation of the disk; `make fuzz` tries them all."""
     chats = Chats(SIZES[:40], "growing", packing=False, cache=tmp_path / "cache")
-    making = Making(
+    making = StoreRecipe(
         Reading(chunk_bytes=CHUNK_BYTES, whole_rows=True),
         tokenizer=bpe(),
         chat=chat_settings(CHAT, None, LENGTH),
         mixing=Mixing(0),
     )
     whole = made_by_prepare(chats, tmp_path)
-    found, means = discover(files_of(chats.sizes)), Means(resume=True, cache_dir=tmp_path / "parts")
+    found, means = discover(files_of(chats.sizes)), RunOptions(resume=True, cache_dir=tmp_path / "parts")
     limit, crashed = 1, True
     while crashed:
         output = tmp_path / str(limit) / "s"

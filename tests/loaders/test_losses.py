@@ -14,7 +14,7 @@ from chats.chatml import bpe
 from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LossWarning, MixedDataLoader, PretrainDataLoader, prepare
 from millstream.loaders.growth import Growth
-from millstream.preparation.policy import LOUD
+from millstream.preparation.bad_records import LOUD
 from millstream.store import TokenStore
 
 GOOD, BAD = 12, 3

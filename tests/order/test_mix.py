@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chance import DEVIATIONS, as_even_as_chance
 from millstream.errors import OrderError
-from millstream.order import MOST_PLACES, Recipe, Schedule, Share, quotas
+from millstream.order import MOST_PLACES, PhaseSettings, Schedule, Share, quotas
 
 weights_of_sources = st.lists(st.one_of(st.integers(1, 10**6), st.floats(1e-3, 1e9)), min_size=1, max_size=12).map(
     lambda weights: {f"s{number}": weight for number, weight in enumerate(weights)}
@@ -92,7 +92,7 @@ expected_shares = np.array(list(SHARES.values())) / PLACES
 def mixture(seed: int, blocks: int = BLOCKS) -> npt.NDArray[np.int64]:
     """The number of the source at each place of each block."""
     sources = {name: Share(10**6, quota=quota) for name, quota in SHARES.items()}
-    recipe = Recipe(seed=seed, row_length=8, global_rows=blocks * PLACES, sources=sources, epoch_size=10**9)
+    recipe = PhaseSettings(seed=seed, row_length=8, global_rows=blocks * PLACES, sources=sources, epoch_size=10**9)
     names, _ = Schedule.start(recipe).rows(0)
     number = {name: place for place, name in enumerate(SHARES)}
     return np.array([number[name] for name in names]).reshape(blocks, PLACES)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.errors import OrderError
-from millstream.order import Phase, Recipe, SampleOrder, Share, Standing, next_phase
+from millstream.order import Phase, PhaseSettings, SampleOrder, Share, Standing, next_phase
 from millstream.order.phase import first_phase
 
 SEED = 5
@@ -21,9 +21,9 @@ quotas_of_sources = st.lists(st.integers(1, 6), min_size=2, max_size=4).map(
 )
 
 
-def recipe(quotas: Mapping[str, int], samples: int = 23, **settings: Any) -> Recipe:
+def recipe(quotas: Mapping[str, int], samples: int = 23, **settings: Any) -> PhaseSettings:
     sources = {name: Share(samples, quota=quota) for name, quota in quotas.items()}
-    return Recipe(
+    return PhaseSettings(
         **{"seed": SEED, "row_length": 12, "global_rows": 4, "sources": sources, "epoch_size": 60, **settings}
     )
 
@@ -156,7 +156,7 @@ def test_a_phase_follows_its_own_recipe_and_no_other() -> None:
     assert not any(first_phase(mine).follows(other) for other in others)
 
 
-def alone(**settings: Any) -> Recipe:
+def alone(**settings: Any) -> PhaseSettings:
     shuffle = settings.pop("shuffle", "global")
     sources = {"a": Share(settings.pop("samples", 10), shuffle)}
     return recipe({}, **{"sources": sources, "global_rows": 2, "epoch_size": None, **settings})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millstream.errors import OrderError
-from millstream.order import Recipe, SampleOrder, Schedule, Share
+from millstream.order import PhaseSettings, SampleOrder, Schedule, Share
 from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, local_blocks
 from stretches import Stretch, runs
 
@@ -49,13 +49,13 @@ class Tape:
         return first // length
 
 
-def recipe_of(stretch: Stretch, seed: int, length: int) -> Recipe:
+def recipe_of(stretch: Stretch, seed: int, length: int) -> PhaseSettings:
     shares = {
         name: Share(TOKENS[name] // length, SHUFFLES[name], quota)
         for name, quota in zip(TOKENS, stretch.quotas, strict=True)
         if quota
     }
-    return Recipe(seed, length, stretch.ranks * stretch.rows, shares, stretch.ranks, epoch_size=50)
+    return PhaseSettings(seed, length, stretch.ranks * stretch.rows, shares, stretch.ranks, epoch_size=50)
 
 
 def lived(run: list[Stretch], seed: int) -> Iterator[tuple[Schedule, int, int]]:
@@ -142,7 +142,7 @@ def test_changing_to_what_it_does_already_changes_nothing(run: list[Stretch], st
 
 
 def test_drop_last_leaves_out_the_short_step_and_nothing_else() -> None:
-    recipe = Recipe(0, 8, 4, {"a": Share(11, "none")}, drop_last=True)
+    recipe = PhaseSettings(0, 8, 4, {"a": Share(11, "none")}, drop_last=True)
     run = Schedule.start(recipe)
 
     assert [run.rows(step)[1].tolist() for step in range(3)] == [[0, 1, 2, 3], [4, 5, 6, 7], [0, 1, 2, 3]]
@@ -155,4 +155,4 @@ def test_drop_last_leaves_out_the_short_step_and_nothing_else() -> None:
 @pytest.mark.parametrize("step", [-1, 2**62, 0.5])
 def test_steps_that_no_run_has_are_refused(step: Any) -> None:
     with pytest.raises(OrderError, match="step"):
-        Schedule.start(Recipe(0, 8, 4, {"a": Share(11)})).place(step)
+        Schedule.start(PhaseSettings(0, 8, 4, {"a": Share(11)})).place(step)

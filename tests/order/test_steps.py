@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from millstream.order import Phase, Recipe, Schedule, Share, StepPhase, next_phase
+from millstream.order import Phase, PhaseSettings, Schedule, Share, StepPhase, next_phase
 from millstream.order.phase import first_phase
 
 CHANGES = 100_000
@@ -60,23 +60,25 @@ def test_phases_are_equal_by_what_they_say_however_long_they_are() -> None:
     assert made(9) != made(9).before
 
 
-def recipe_of(quotas: tuple[int, ...], *, drop_last: bool, epoch_size: int | None, ranks: int = 1) -> Recipe:
+def recipe_of(quotas: tuple[int, ...], *, drop_last: bool, epoch_size: int | None, ranks: int = 1) -> PhaseSettings:
     shares = {
         name: Share(samples, "global", quota)
         for (name, samples), quota in zip({"a": 37, "b": 23}.items(), quotas, strict=True)
         if quota
     }
-    return Recipe(3, 8, 4 * ranks, shares, ranks, drop_last=drop_last, epoch_size=epoch_size)
+    return PhaseSettings(3, 8, 4 * ranks, shares, ranks, drop_last=drop_last, epoch_size=epoch_size)
 
 
-def slow_and_fast(first: Recipe, then: Recipe, changes: list[tuple[int, int]]) -> tuple[Schedule, Schedule, int]:
+def slow_and_fast(
+    first: PhaseSettings, then: PhaseSettings, changes: list[tuple[int, int]]
+) -> tuple[Schedule, Schedule, int]:
     """A run with a phase for every change, and the same with changes inside its phases; and the step after both."""
     phases: list[Phase] = [first_phase(first)]
     schedule, step = Schedule.start(first), 0
     for number, (moved, rows) in enumerate(changes):
         step += moved
         total = rows * first.ranks
-        recipe = replace(then, global_rows=total) if number == 1 else phases[-1].recipe(first.seed, total)
+        recipe = replace(then, global_rows=total) if number == 1 else phases[-1].settings(first.seed, total)
         schedule = schedule.change(recipe, step) if number == 1 else schedule.resize(total, step)
         if not phases[-1].follows(recipe):
             phases.append(next_phase(phases[-1], recipe, step))
@@ -131,7 +133,7 @@ def test_a_change_inside_a_phase_is_the_same_as_a_phase_of_its_own(
 
 
 def test_a_size_that_no_step_had_leaves_nothing_out() -> None:
-    recipe = Recipe(0, 8, 4, {"a": Share(12, "none")}, drop_last=True)
+    recipe = PhaseSettings(0, 8, 4, {"a": Share(12, "none")}, drop_last=True)
     run = Schedule.start(recipe).resize(9, 2)  # of the four rows that are left, that makes no step
 
     assert run.rows(2)[1].tolist() == list(range(9))
@@ -152,7 +154,7 @@ def test_the_schedule_before_a_step_is_the_one_of_that_time() -> None:
 
 
 def test_changing_the_size_copies_nothing_of_the_changes_before() -> None:
-    run = Schedule.start(Recipe(0, 8, 8, {"a": Share(1000)}))
+    run = Schedule.start(PhaseSettings(0, 8, 8, {"a": Share(1000)}))
     for step in range(1, CHANGES // 10):
         before, run = run, run.resize(4 + step % 2, step)
         (phase,), (phase_before,) = run.phases, before.phases

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from millstream._core import OrderSpec, derive
 from millstream.errors import OrderError
-from millstream.order import UNKNOWN, Recipe, Schedule, Share, Shuffle, Windows, source_key
+from millstream.order import UNKNOWN, PhaseSettings, Schedule, Share, Shuffle, Windows, source_key
 from millstream.order.phase import first_phase
 
 SEED = 7
@@ -30,7 +30,7 @@ def stream(*bins: int, gaps: tuple[int, ...] = ()) -> Windows:
 def order_of(windows: Windows, samples: int | None = None, shuffle: Shuffle = "global") -> OrderSpec:
     """The order that a run with these windows has."""
     share = Share(windows.samples if samples is None else samples, shuffle, packed=True)
-    return first_phase(Recipe(SEED, 64, 4, {"data": share})).order("data", 0, SEED, {"data": windows})[0]
+    return first_phase(PhaseSettings(SEED, 64, 4, {"data": share})).order("data", 0, SEED, {"data": windows})[0]
 
 
 def at(order: OrderSpec, epoch: int, positions: range | list[int]) -> list[int]:
@@ -150,7 +150,9 @@ def test_only_windows_that_come_in_order_may_be_fewer_than_their_rows_and_none_m
 def test_the_steps_of_a_row_are_those_that_hold_it(bins: list[int], rows: int, epoch: int, sample: int) -> None:
     windows = stream(*bins)
     sample %= windows.samples
-    schedule = Schedule.start(Recipe(SEED, 64, rows, {"data": Share(windows.samples, packed=True)}), {"data": windows})
+    schedule = Schedule.start(
+        PhaseSettings(SEED, 64, rows, {"data": Share(windows.samples, packed=True)}), {"data": windows}
+    )
     steps = -(-windows.samples // rows)
     holding = [step for step in range(epoch * steps, (epoch + 1) * steps) if sample in schedule.rows(step)[1].tolist()]
 

@@ -9,19 +9,19 @@ from hypothesis import strategies as st
 from laws import examples
 from millstream.order import SampleOrder
 from millstream.preparation import Mixing, Part
-from millstream.preparation.mixing import Held, mixed
+from millstream.preparation.mixing import WaitingPart, mixed
 
 lengths = st.lists(st.lists(st.integers(0, 6), max_size=8), min_size=1, max_size=6)
 
 
-def held(parts: list[list[int]]) -> list[Held]:
+def held(parts: list[list[int]]) -> list[WaitingPart]:
     """Parts of documents of these lengths; every token is its own number."""
     found, token = [], 0
     for number, sizes in enumerate(parts):
         tokens = np.arange(token, token + sum(sizes), dtype=np.uint32)
         origins = np.array([[row, 0, 0] for row in range(len(sizes))], np.int64).reshape(-1, 3)
         ends = np.cumsum(sizes, dtype=np.int64)
-        found.append(Held(Part(tokens, ends, origins, len(sizes), 0, 0, 0), file=number, rows_before=10))
+        found.append(WaitingPart(Part(tokens, ends, origins, len(sizes), 0, 0, 0), file=number, rows_before=10))
         token += sum(sizes)
     return found
 

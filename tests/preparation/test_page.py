@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millstream.preparation import plots, summary
+from millstream.preparation import plots, report_figures
 from millstream.preparation.page import render
 from millstream.stats import bit_span, visible
 from reports import HOSTILE, plain_report, rich_report, source
@@ -200,7 +200,7 @@ def test_letters_and_bars_stand_out_by_day_and_by_night() -> None:
 
 def test_what_is_bad_is_not_green_and_every_fate_has_a_colour_of_its_own() -> None:
     css = render(rich_report(), "corpus").split("<style>")[1].split("</style>")[0]
-    fates = [fate for fate, _ in summary.fates_of_records(rich_report())]
+    fates = [fate for fate, _ in report_figures.fates_of_records(rich_report())]
     filled = dict(re.findall(r"^\.([a-z]+) \{ fill: var\(--([a-z]+)\)", css, re.MULTILINE))
     variables = [filled[fate] for fate in fates]
 
@@ -217,7 +217,7 @@ CHAT_REPORT = {"template": "chatml", "train": {"train": "assistant"}, "max_lengt
 @pytest.mark.parametrize("chat", [None, {**CHAT_REPORT, "boundary": "whole", "trained_tokens": 100}])
 def test_no_tile_of_the_headline_is_empty(chat: dict[str, Any] | None) -> None:
     """The grid has four columns, or two on a phone."""
-    tiles = summary.main_figures(rich_report(chat=chat))
+    tiles = report_figures.main_figures(rich_report(chat=chat))
 
     assert len(tiles) == 8
     assert all(name and value and remark for name, value, remark in tiles)
@@ -233,7 +233,7 @@ def test_the_numbers_of_a_plot_stand_beside_it() -> None:
 
 @given(st.lists(st.integers(0, 10**9), min_size=48, max_size=48).filter(any))
 def test_every_document_is_in_one_column(lengths: list[int]) -> None:
-    drawn = plots.histogram(summary.length_bins(lengths))
+    drawn = plots.histogram(report_figures.length_bins(lengths))
 
     for bits, documents in enumerate(lengths):
         if documents:
@@ -247,16 +247,16 @@ def test_speeds_add_up_to_all_that_was_read(steps: list[tuple[float, int]]) -> N
     for took, more in steps:
         seconds, read = seconds + took, read + more
         pace.append((seconds, read, 0))
-    speeds = summary.speed_over_time(pace)
+    speeds = report_figures.speed_over_time(pace)
 
-    assert len(speeds) <= summary.MOST_INTERVALS
+    assert len(speeds) <= report_figures.MOST_INTERVALS
     if speeds:
         assert sum(speeds) / len(speeds) * seconds == pytest.approx(read, rel=1e-6, abs=1e-3)
 
 
 @given(st.dictionaries(st.text(max_size=3), st.integers(0, 10**9)), st.integers(0, 5))
 def test_ranking_loses_nothing(counts: dict[str, int], most: int) -> None:
-    top = summary.ranked(counts, most)
+    top = report_figures.ranked(counts, most)
 
     assert len(top.shown) + top.others == len(counts)
     assert top.total == sum(counts.values())

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millstream.preparation import Part
-from millstream.preparation.part import DamagedPart, PartCache, Rejected, decode_part, encode_part
+from millstream.preparation.part import DamagedPart, PartCache, RejectedRecord, decode_part, encode_part
 from millstream.sources import BadRecord
 
 
@@ -37,7 +37,7 @@ def parts(draw: st.DrawFn) -> Part:
             st.lists(st.builds(BadRecord, text, count, count, count, text, st.none() | text, st.none() | st.binary()))
         ),
         skipped=draw(st.dictionaries(text, count)),
-        rejected=draw(st.lists(st.builds(Rejected, text, count, count, count, text))),
+        rejected=draw(st.lists(st.builds(RejectedRecord, text, count, count, count, text))),
         reasons=draw(st.dictionaries(text, count)),
         changed=draw(st.dictionaries(text, count)),
         keys=[chance.integers(0, 2**63, (len(lengths), 3)).astype(np.uint64)],

@@ -10,7 +10,7 @@ from millstream import RecordError, RolloutDataLoader
 from millstream.rollouts import Rollout, block_of, lint_rollouts, read_rollouts
 from millstream.rollouts.lint import PROBLEMS
 from millstream.stats import LintReport
-from millstream.stats.findings import Finding
+from millstream.stats.lint_report import Finding
 from millstream.tokens import CharTokenizer
 
 TOKENIZER = CharTokenizer("abcdefghijkl")

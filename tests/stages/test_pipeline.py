@@ -320,7 +320,7 @@ def test_wrong_graphs_are_refused_by_name() -> None:
         ({"b": function(one)}, None, "'b' takes from a Numbers that is not in the pipeline", "add"),
         ({"a": one, "b": function(one), "c": function(one)}, None, "'b' and 'c' both take from 'a'", "two outputs"),
         ({"a": one, "b": two}, None, "2 loose ends: 'a', 'b'", "output="),
-        ({"a": one, "b": two}, "a", "nobody takes what comes out of 'b'", r"output=\['a', 'b'\]"),
+        ({"a": one, "b": two}, "a", "no stage takes what comes out of 'b'", r"output=\['a', 'b'\]"),
         ({"a": one, "b": function(one)}, ["a", "b"], "'b' and 'the output of the pipeline' both take", "two outputs"),
         ({"reader": one}, "raeder", "no output 'raeder'", "did you mean reader"),
         ({"a": one}, ["a", "a"], "named twice", "once"),

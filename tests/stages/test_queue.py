@@ -271,7 +271,7 @@ def test_impossible_queues_are_refused() -> None:
         *(({"capacity": wrong}, "capacity") for wrong in ("3", None, 2.5, True, -1)),
         *(({"budget_bytes": wrong, "weigh": len}, "budget_bytes") for wrong in ("much", 2.5, True, 0, -1, b"1")),
         ({"weigh": 5}, "weigh=5 cannot be called"),
-        ({"budget_bytes": 10}, "budget_bytes=10 limits nothing: nobody says what an item weighs"),
+        ({"budget_bytes": 10}, "budget_bytes=10 limits nothing: no function says what an item weighs"),
     ],
 )
 def test_a_limit_that_limits_nothing_is_refused_with_a_hint(settings: dict[str, Any], said: str) -> None:

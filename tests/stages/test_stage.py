@@ -16,7 +16,7 @@ from laws import examples
 from millstream.errors import LoaderError, RecordError, StageError, Stopped, WaitTimeout
 from millstream.live import FrameShuffler, TensorGenerator
 from millstream.stages import FunctionStage, IterableStage, MapStage, Queue, SourceStage
-from millstream.stages.map_stage import AHEAD
+from millstream.stages.stage_kinds import AHEAD
 
 
 class Repeat(MapStage[int, int]):

@@ -18,14 +18,13 @@ from millstream.store import (
     Rows,
     TokenStore,
     TokenStoreWriter,
-    column,
+    column_writers,
     describe,
-    growing,
     packed,
     session,
     writer,
 )
-from millstream.store.table import encode_table
+from millstream.store.layout import encode_table
 
 Documents = Sequence[Any]  # of lists or arrays of ids
 
@@ -34,9 +33,9 @@ documents = st.lists(st.lists(st.integers(0, 65535), max_size=40), max_size=25)
 
 def shrink(patch: pytest.MonkeyPatch, *, block: int = 64, checkpoint: int = 256, stage: int = 128) -> None:
     """Make blocks, buffers and checkpoints a few bytes long, and skip waiting for the disk."""
-    patch.setattr(column, "BLOCK_BYTES", block)
-    patch.setattr(column, "BUFFER_BLOCKS", 2)
-    patch.setattr(growing, "BLOCK_BYTES", block)
+    patch.setattr(column_writers, "BLOCK_BYTES", block)
+    patch.setattr(column_writers, "BUFFER_BLOCKS", 2)
+    patch.setattr(session, "BLOCK_BYTES", block)
     patch.setattr(packed, "BLOCK_TOKENS", 16)
     patch.setattr(session, "CHECKPOINT_BYTES", checkpoint)
     patch.setattr(writer, "STAGE_BYTES", stage)

@@ -10,7 +10,7 @@ import pytest
 
 import millstream
 from millstream.errors import StoreError
-from millstream.store import WEIGHTED, TokenStore, TokenStoreWriter, column, growing, packed
+from millstream.store import WEIGHTED, TokenStore, TokenStoreWriter, column_writers, packed, session
 from store.crash import Crash, FailingDisk
 from store.samples import add, corpus, read_back, shrink, snapshot, write_store
 
@@ -105,8 +105,8 @@ def test_a_writer_killed_again_and_again_ends_with_the_same_bytes(
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 10, "too few kills came in time"
 
-    monkeypatch.setattr(column, "BLOCK_BYTES", 1024)
-    monkeypatch.setattr(growing, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(column_writers, "BLOCK_BYTES", 1024)
+    monkeypatch.setattr(session, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(packed, "BLOCK_TOKENS", 128)
     write_store(tmp_path / "whole", corpus(2000), shard_tokens=4000, compress=compress)
     assert snapshot(tmp_path / "s") == snapshot(tmp_path / "whole")

@@ -148,7 +148,7 @@ def _phases_to_json(schedule: Schedule) -> list[Any]:
 
 
 def _only_resized(previous: Phase, phase: Phase, seed: int) -> bool:
-    same = next_phase(previous, previous.recipe(seed, phase.global_rows), phase.step)
+    same = next_phase(previous, previous.settings(seed, phase.global_rows), phase.step)
     return same == replace(phase, resized=None) and list(same.sources) == list(phase.sources)  # the mixture's order
 
 
@@ -182,7 +182,7 @@ def _resized(phase: Phase, found: list[Any], seed: int) -> list[Phase]:
     try:
         resized = phase.resize(rows, step)
         if resized is None:
-            return [phase, _checked(lambda: next_phase(phase, phase.recipe(seed, rows), step))]
+            return [phase, _checked(lambda: next_phase(phase, phase.settings(seed, rows), step))]
         _check_steps(resized)
     except (ValueError, IndexError, OrderError) as error:
         raise _impossible(error) from None

@@ -23,7 +23,7 @@ from millstream.store import MAGIC, TokenStore
 
 if TYPE_CHECKING:
     from millstream.chats import ChatSettings
-    from millstream.preparation import Making, Means, Mixing
+    from millstream.preparation import Mixing, RunOptions, StoreRecipe
     from millstream.records import Recipe
 
 _WAIT_S = 0.1
@@ -136,8 +136,8 @@ class CachedStore:
 
     found: Found
     output: Path
-    making: Making
-    means: Means
+    making: StoreRecipe
+    means: RunOptions
 
     @property
     def sources(self) -> list[str]:
@@ -172,7 +172,7 @@ def cached_store(
             'cache_dir="memory://" keeps the windows of a stream, and this is prepared as a whole',
             hint="pass streaming=True" if chat is None else "pass the path of a folder, or leave it out",
         )
-    from millstream.preparation import Making, Means
+    from millstream.preparation import RunOptions, StoreRecipe
     from millstream.records import Recipe
 
     found, recipe, decided = raw.found(path), Recipe.of(raw.recipe), None
@@ -197,8 +197,8 @@ def cached_store(
             f"what {described(path)} holds cannot be told without reading it, so nothing can be cached",
             hint=_instead_of_the_cache(chat),
         )
-    making = Making(reading, recipe, tokenizer, raw.eos, chat=decided, mixing=mixing)
-    means = Means(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
+    making = StoreRecipe(reading, recipe, tokenizer, raw.eos, chat=decided, mixing=mixing)
+    means = RunOptions(workers=cpus(), on_bad=raw.on_bad, resume=True, cache_dir=root / "parts")
     if settings.cache_limit is not None:
         means = replace(means, cache_limit=settings.cache_limit)
     return CachedStore(found, root / "stores" / key_of("store", touches, identity), making, means)

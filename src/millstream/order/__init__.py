@@ -5,16 +5,12 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "balance": "CostModel Integers members partition",
-        "draws": "derive_key draw_below draw_fraction draw_uniform",
-        "micro_batches": "MicroBatchRule",
-        "mix": "BLOCK_PLACES MOST_PLACES quotas",
+        "balance": "CostModel Integers MicroBatchRule StepPlan members partition",
         "native": "Clock Plan order_version",
-        "phase": "LONGEST_RUN UNKNOWN Phase Recipe Share Standing next_phase settled steps_in",
+        "phase": "Phase PhaseSettings next_phase settled",
         "schedule": "Schedule StepPlace",
-        "shuffle": "SampleOrder Shuffle source_key",
-        "step_plan": "StepPlan",
-        "steps": "StepPhase resized",
-        "windows": "Windows",
+        "shares": "BLOCK_PLACES MOST_PLACES UNKNOWN Share Standing Windows quotas",
+        "shuffle": "SampleOrder Shuffle derive_key draw_below draw_fraction draw_uniform source_key",
+        "steps": "LONGEST_RUN StepPhase resized steps_in",
     },
 )

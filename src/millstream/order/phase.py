@@ -1,7 +1,7 @@
-"""A phase: a stretch of a run in which nothing about the recipe changes but the rows of a step.
+"""A phase: a stretch of a run in which nothing changes but the rows of a step.
 
 A run is a list of phases. Adding a source, other weights, another number of ranks or shorter rows begin a new phase at
-the present step: it remembers where every source stands, so nothing is repeated and nothing is lost, and the phases
+the present step. It remembers the place of every source, so nothing is repeated and nothing is lost, and the phases
 before it still explain the steps before it. Another batch size cuts the same samples elsewhere: the phase remembers at
 which of its positions.
 """
@@ -13,45 +13,13 @@ from dataclasses import dataclass, field, replace
 
 from millstream._core import Clock, Course, OrderSpec, Plan, derive
 from millstream.errors import OrderError
-from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, Shuffle, local_blocks, source_key
+from millstream.order.shares import NO_WINDOWS, UNKNOWN, Share, Standing, Windows
+from millstream.order.shuffle import LOCAL_GROUP_BLOCKS, local_blocks, source_key
 from millstream.order.steps import StepPhase
-from millstream.order.windows import NO_WINDOWS, Windows
-
-UNKNOWN = 2**40
-"""Samples of a source that is still being made: more than any is found to have when it is whole."""
-LONGEST_RUN = 2**62
-"""Samples of a run: what the native arithmetic counts without overflow."""
-
-
-def steps_in(samples: int, rows: int, *, drop_last: bool) -> int:
-    """The steps of an epoch of so many samples, of which a step takes `rows` on all ranks together.
-
-    >>> steps_in(10, 4, drop_last=False), steps_in(10, 4, drop_last=True)
-    (3, 2)
-    """
-    whole, rest = divmod(samples, rows)
-    return whole + (rest > 0 and not drop_last)
 
 
 @dataclass(frozen=True)
-class Share:
-    """What a recipe says of one source: samples per epoch, their shuffle, and places of a mix block."""
-
-    samples: int
-    shuffle: Shuffle = "global"
-    quota: int = 1
-    packed: bool = False
-    """Whether samples are bins of documents: rows of another length are other bins."""
-    unit: int = 1
-    """Neighbouring samples that stay together in every order, as the two answers of a pair do."""
-
-    def begin(self) -> Standing:
-        """Stand at the very beginning."""
-        return Standing(self.samples, self.shuffle, self.quota, epoch=0, offset=0, begun=self.samples, unit=self.unit)
-
-
-@dataclass(frozen=True)
-class Recipe:
+class PhaseSettings:
     """What a run should do from now on."""
 
     seed: int
@@ -66,45 +34,6 @@ class Recipe:
     """Whether a shorter row cuts a sample into several (windows do, documents do not)."""
     padded: bool = False
     """Whether the last sample is filled up: then it cannot be cut into several, some would be empty."""
-
-
-@dataclass(frozen=True)
-class Standing:
-    """Where a source stands when a phase begins."""
-
-    samples: int
-    """Samples of its later epochs, in rows of the phase's length."""
-    shuffle: Shuffle
-    quota: int
-    epoch: int
-    offset: int
-    """Samples of the present epoch that are used up, in rows of the phase's length."""
-    begun: int
-    """Samples of the present epoch, in rows of the length with which it began."""
-    split: int = 1
-    """By how much rows have become shorter since the present epoch began."""
-    unit: int = 1
-    """Neighbouring samples that stay together."""
-
-    @property
-    def left(self) -> int:
-        """Samples left of the present epoch."""
-        return self.begun * self.split - self.offset
-
-    def after(self, used: int) -> Standing:
-        """Move on by some samples.
-
-        >>> Standing(samples=10, shuffle="none", quota=1, epoch=0, offset=8, begun=10).after(5)
-        Standing(samples=10, shuffle='none', quota=1, epoch=1, offset=3, begun=10, split=1, unit=1)
-        """
-        if used < self.left:
-            return replace(self, offset=self.offset + used)
-        epochs, offset = divmod(used - self.left, self.samples)
-        return replace(self, epoch=self.epoch + 1 + epochs, offset=offset, begun=self.samples, split=1)
-
-    def recut(self, samples: int, factor: int) -> Standing:
-        """Make rows shorter by `factor`."""
-        return replace(self, samples=samples, offset=self.offset * factor, split=self.split * factor)
 
 
 @dataclass(frozen=True)
@@ -163,22 +92,22 @@ class Phase:
 
     @property
     def shares(self) -> dict[str, Share]:
-        """What the recipe of this phase says of its sources."""
+        """What the settings of this phase say of its sources."""
         standings = {name: self.sources[name] for name in self.active}
         return {
             name: Share(s.samples, s.shuffle, s.quota, unit=s.unit) for name, s in standings.items()
         }  # packed or not
 
-    def recipe(self, seed: int, rows: int) -> Recipe:
-        """What this phase does, with so many rows in a step."""
-        return Recipe(seed, self.row_length, rows, self.shares, self.ranks, self.drop_last, self.epoch_size)
+    def settings(self, seed: int, rows: int) -> PhaseSettings:
+        """The settings of this phase, with so many rows in a step."""
+        return PhaseSettings(seed, self.row_length, rows, self.shares, self.ranks, self.drop_last, self.epoch_size)
 
-    def follows(self, recipe: Recipe, rows: int | None = None) -> bool:
-        """Whether this phase already does what the recipe asks for, or would with so many rows in a step."""
-        settings = (rows or self.steps.rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
-        wanted = (recipe.global_rows, recipe.ranks, recipe.row_length, recipe.drop_last, recipe.epoch_size)
-        shares = [(name, replace(share, packed=False)) for name, share in recipe.sources.items()]
-        return settings == wanted and list(self.shares.items()) == shares
+    def follows(self, settings: PhaseSettings, rows: int | None = None) -> bool:
+        """Whether this phase already does what the settings ask for, or would with so many rows in a step."""
+        mine = (rows or self.steps.rows, self.ranks, self.row_length, self.drop_last, self.epoch_size)
+        wanted = (settings.global_rows, settings.ranks, settings.row_length, settings.drop_last, settings.epoch_size)
+        shares = [(name, replace(share, packed=False)) for name, share in settings.sources.items()]
+        return mine == wanted and list(self.shares.items()) == shares
 
     def clock(self, rank: int | None = None, steps: StepPhase[int] | None = None, left: int | None = None) -> Clock:
         """Give the clock that cuts this phase into steps, as seen by one rank (None: by all together).
@@ -210,7 +139,7 @@ class Phase:
         return int(self.clock(None, steps).step(step - steps.step)[2])
 
     def until(self, step: int) -> Phase:
-        """The phase as it was before a step, which lies behind its first one."""
+        """The phase as it was before a step, which comes after its first one."""
         if self.resized is None or self.resized.step < step:
             return self
         past = self.resized.at(step - 1)
@@ -250,12 +179,12 @@ class Phase:
         steps = self.steps_at(step)
         if steps.step == self.step:
             return self if self.resized is None else replace(self, resized=None)
-        return next_phase(self, self.recipe(seed, steps.rows), steps.step, steps.place)
+        return next_phase(self, self.settings(seed, steps.rows), steps.step, steps.place)
 
     def plan(self, seed: int, windows: Mapping[str, Windows] = NO_WINDOWS) -> Plan:
         """Give the plan that names source and sample at each position of this phase.
 
-        Who does not know the windows of a packed source still learns how often it is used, and where.
+        A plan without the windows of a packed source still says how often it is used, and where.
         """
         names = self.active
         courses = [self._course(name, seed, windows) for name in names]
@@ -309,36 +238,36 @@ def _packed_order(name: str, standing: Standing, seed: int, windows: Windows, ro
     )
 
 
-def first_phase(recipe: Recipe) -> Phase:
+def first_phase(settings: PhaseSettings) -> Phase:
     """Begin a run."""
-    sources = {name: share.begin() for name, share in recipe.sources.items()}
-    return _phase(recipe, sources, step=0, epoch=0, offset=0, left=None)
+    sources = {name: share.begin() for name, share in settings.sources.items()}
+    return _phase(settings, sources, step=0, epoch=0, offset=0, left=None)
 
 
-def next_phase(phase: Phase, recipe: Recipe, step: int, position: int | None = None) -> Phase:
-    """Begin a phase at `step` of the run, in which `recipe` holds; `position` is where that step begins in `phase`."""
+def next_phase(phase: Phase, settings: PhaseSettings, step: int, position: int | None = None) -> Phase:
+    """Begin a phase at `step` of the run, in which `settings` hold; `position` is where that step begins in `phase`."""
     if step == 0:
-        return first_phase(recipe)
+        return first_phase(settings)
     position = phase.position_of(step) if position is None else position
-    plan = phase.plan(recipe.seed)
-    factor = _factor(phase, recipe)
+    plan = phase.plan(settings.seed)
+    factor = _factor(phase, settings)
     before = dict(phase.sources)
     for number, name in enumerate(phase.active):
         before[name] = before[name].after(plan.used(number, position))
     sources: dict[str, Standing] = {}
-    for name in [*recipe.sources, *(name for name in before if name not in recipe.sources)]:
+    for name in [*settings.sources, *(name for name in before if name not in settings.sources)]:
         if name not in before:
-            sources[name] = recipe.sources[name].begin()
+            sources[name] = settings.sources[name].begin()
             continue
         standing = before[name]
         idle = Share(standing.samples * (factor or 1), standing.shuffle, quota=0, unit=standing.unit)
-        share = recipe.sources.get(name, idle)
-        sources[name] = _continued(standing, share, factor, name, phase, recipe)
+        share = settings.sources.get(name, idle)
+        sources[name] = _continued(standing, share, factor, name, phase, settings)
     epoch, offset, left = _place(phase, position, factor)
-    fresh = _phase(recipe, sources, step, epoch, offset, left)
+    fresh = _phase(settings, sources, step, epoch, offset, left)
     if not _same_mixture(phase, fresh):
         if offset > 0 and phase.epoch_size is None and phase.is_unknown:  # what would have ended it may come late
-            return _phase(recipe, sources, step, epoch + 1, 0, None)
+            return _phase(settings, sources, step, epoch + 1, 0, None)
         return fresh
     fresh = replace(fresh, mixed_since=phase.mixed_since, mixed=phase.mixed + position)
     if phase.epoch_size != fresh.epoch_size or len(fresh.active) == 1:
@@ -347,33 +276,33 @@ def next_phase(phase: Phase, recipe: Recipe, step: int, position: int | None = N
 
 
 def _same_mixture(phase: Phase, other: Phase) -> bool:
-    """Whether the places of the mixture go on, whatever else changes."""
+    """Whether the places of the mixture continue, whatever else changes."""
     mine, theirs = ([(name, p.sources[name].quota) for name in p.active] for p in (phase, other))
     return mine == theirs and phase.row_length == other.row_length
 
 
-def _factor(phase: Phase, recipe: Recipe) -> int | None:
+def _factor(phase: Phase, settings: PhaseSettings) -> int | None:
     """By how much rows become shorter; None where that is no whole number."""
-    if not recipe.splittable or phase.row_length == recipe.row_length:
+    if not settings.splittable or phase.row_length == settings.row_length:
         return 1
-    factor, rest = divmod(phase.row_length, recipe.row_length)
-    return factor if rest == 0 and not recipe.padded else None
+    factor, rest = divmod(phase.row_length, settings.row_length)
+    return factor if rest == 0 and not settings.padded else None
 
 
 def _continued(
-    standing: Standing, share: Share, factor: int | None, name: str, phase: Phase, recipe: Recipe
+    standing: Standing, share: Share, factor: int | None, name: str, phase: Phase, settings: PhaseSettings
 ) -> Standing:
-    """Go on with a source as its new share says; a new epoch may change anything, a begun one only so much."""
+    """Continue a source as its new share says; a new epoch may change anything, a begun one only so much."""
     standing = replace(standing, quota=share.quota)
     if standing.offset == 0:
         fresh = {"samples": share.samples, "begun": share.samples, "split": 1, "unit": share.unit}
         return replace(standing, shuffle=share.shuffle, **fresh)
-    if factor is None or (share.packed and phase.row_length != recipe.row_length):
+    if factor is None or (share.packed and phase.row_length != settings.row_length):
         raise OrderError(
-            f"rows of {phase.row_length} tokens cannot become rows of {recipe.row_length} "
+            f"rows of {phase.row_length} tokens cannot become rows of {settings.row_length} "
             f"in the middle of an epoch of {name!r}",
             hint="change it when the epoch has ended"
-            if recipe.padded or share.packed
+            if settings.padded or share.packed
             else f"use a length that divides {phase.row_length}, or change it when the epoch has ended",
         )
     if standing.shuffle != share.shuffle:
@@ -392,24 +321,26 @@ def _place(phase: Phase, position: int, factor: int | None) -> tuple[int, int, i
     return epoch, offset * (factor or 1), left * (factor or 1)
 
 
-def _phase(recipe: Recipe, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None) -> Phase:
+def _phase(
+    settings: PhaseSettings, sources: dict[str, Standing], step: int, epoch: int, offset: int, left: int | None
+) -> Phase:
     draft = Phase(
         step=step,
         epoch=epoch,
         offset=offset,
         left=1,
         size=1,
-        global_rows=recipe.global_rows,
-        ranks=recipe.ranks,
-        row_length=recipe.row_length,
-        drop_last=recipe.drop_last,
-        epoch_size=recipe.epoch_size,
+        global_rows=settings.global_rows,
+        ranks=settings.ranks,
+        row_length=settings.row_length,
+        drop_last=settings.drop_last,
+        epoch_size=settings.epoch_size,
         mixed_since=step,
         mixed=0,
         sources=sources,
     )
-    size = recipe.epoch_size or _natural_size(draft, recipe.seed)
-    if left is None and len(draft.active) == 1 and recipe.epoch_size is None:
+    size = settings.epoch_size or _natural_size(draft, settings.seed)
+    if left is None and len(draft.active) == 1 and settings.epoch_size is None:
         left = sources[draft.active[0]].left
     return replace(draft, size=size, left=size if left is None else left)
 

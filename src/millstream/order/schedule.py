@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from millstream.errors import OrderError
-from millstream.order.phase import LONGEST_RUN, Phase, Recipe, first_phase, next_phase
+from millstream.order.phase import Phase, PhaseSettings, first_phase, next_phase
+from millstream.order.shares import NO_WINDOWS, Windows
 from millstream.order.shuffle import Words
-from millstream.order.steps import StepPhase
-from millstream.order.windows import NO_WINDOWS, Windows
+from millstream.order.steps import LONGEST_RUN, StepPhase
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class StepPlace:
 class Schedule:
     """The phases of a run.
 
-    >>> from millstream.order.phase import Recipe, Share
-
+    >>> from millstream.order.phase import PhaseSettings
+    >>> from millstream.order.shares import Share
     >>> from millstream.order.schedule import Schedule
-    >>> recipe = Recipe(seed=0, row_length=4, global_rows=3, sources={"web": Share(8, shuffle="none")})
-    >>> run = Schedule.start(recipe)
+    >>> settings = PhaseSettings(seed=0, row_length=4, global_rows=3, sources={"web": Share(8, shuffle="none")})
+    >>> run = Schedule.start(settings)
     >>> [(place.epoch, place.rows) for place in map(run.place, range(4))]
     [(0, 3), (0, 3), (0, 2), (1, 3)]
     >>> [int(sample) for sample in run.rows(2)[1]]
@@ -56,35 +56,35 @@ class Schedule:
     """Of the sources whose rows are packed."""
 
     @classmethod
-    def start(cls, recipe: Recipe, windows: Mapping[str, Windows] = NO_WINDOWS) -> Schedule:
-        """Begin a run with this recipe."""
-        return cls(recipe.seed, (first_phase(recipe),), windows)
+    def start(cls, settings: PhaseSettings, windows: Mapping[str, Windows] = NO_WINDOWS) -> Schedule:
+        """Begin a run with these settings."""
+        return cls(settings.seed, (first_phase(settings),), windows)
 
-    def change(self, recipe: Recipe, step: int) -> Schedule:
-        """Follow `recipe` from `step` on; what lies before stays as it was, what lay behind is forgotten."""
+    def change(self, settings: PhaseSettings, step: int) -> Schedule:
+        """Follow `settings` from `step` on; what lies before stays as it was, what came after is forgotten."""
         phase = self._phase_of(step)
         past = self._before(step)
-        if past and past[-1].follows(recipe):  # also when steps of another size, for none, lay in between
+        if past and past[-1].follows(settings):  # also when steps of another size, for none, lay in between
             return self._with(past)
         now = phase.until(step + 1)
         earlier = past if phase.step == step else past[:-1]
-        if now.follows(recipe):
+        if now.follows(settings):
             return self._with((*earlier, now))
-        if phase.step < step and now.follows(recipe, rows=recipe.global_rows):
-            resized = past[-1].resize(recipe.global_rows, step)
+        if phase.step < step and now.follows(settings, rows=settings.global_rows):
+            resized = past[-1].resize(settings.global_rows, step)
             if resized is not None:
                 return self._with((*earlier, resized))
-        return self._with((*past, next_phase(now if phase.step == step else past[-1], recipe, step)))
+        return self._with((*past, next_phase(now if phase.step == step else past[-1], settings, step)))
 
     def resize(self, rows: int, step: int, position: int | None = None) -> Schedule:
         """Have so many rows in each step from `step` on, and change nothing else. O(1) in the changes before.
 
-        Who knows at which position of its phase the step begins may say it.
+        A caller may pass the position of its phase at which the step begins.
         """
         phase = self.phases[-1]
         resized = phase.resize(rows, step, position) if phase.step < step else None
         if resized is None:
-            return self.change(self._phase_of(step).recipe(self.seed, rows), step)
+            return self.change(self._phase_of(step).settings(self.seed, rows), step)
         return self._with((*self.phases[:-1], resized))
 
     def with_changes(self, changes: Iterable[tuple[int, int, int]]) -> Schedule:

@@ -1,7 +1,8 @@
-"""Position in an epoch <-> sample: a keyed bijection, computed when asked for.
+"""Position in an epoch <-> sample: a keyed bijection, computed when asked for; and random numbers by place.
 
 (samples, seed, name, epoch, positions) -> samples. Nothing is stored, so 10^12 samples cost as much as ten, and the
-inverse says at which position a sample stands. The key comes from the source's *name*: adding a source moves no other.
+inverse gives the position of a sample. The key comes from the source's *name*: adding a source moves no other.
+The n-th random number of a key is computed too (a step of SplitMix64), so any process can draw it again.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class SampleOrder:
         if array.ndim != 1 or array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= self.samples:
             raise OrderError(
                 f"positions and samples are integers from 0 to {self.samples - 1}, in one dimension",
-                hint="give a range or a flat array of integers, and an epoch for what lies behind the last one",
+                hint="give a range or a flat array of integers, and an epoch for what comes after the last one",
             )
         return array.astype(np.uint64, copy=False)
 
@@ -98,3 +99,63 @@ def local_blocks(row_length: int) -> int:
     1024
     """
     return max(1, LOCAL_BLOCK_TOKENS // row_length)
+
+
+WORD = (1 << 64) - 1
+GOLDEN = 0x9E3779B97F4A7C15
+FIRST, SECOND = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def draw_word(key: int, place: int) -> int:
+    """The 64-bit number at a place.
+
+    >>> hex(draw_word(0, 0)), hex(draw_word(0, 1))
+    ('0xe220a8397b1dcdaf', '0x6e789e6aa1b965f4')
+    """
+    word = (key + (place + 1) * GOLDEN) & WORD
+    word = ((word ^ (word >> 30)) * FIRST) & WORD
+    word = ((word ^ (word >> 27)) * SECOND) & WORD
+    return word ^ (word >> 31)
+
+
+def draw_below(key: int, place: int, bound: int) -> int:
+    """A number from 0 to `bound` - 1, each as likely as any other up to one in 2**64 / bound.
+
+    >>> [draw_below(7, place, 10) for place in range(5)]
+    [3, 0, 9, 5, 4]
+    """
+    return (draw_word(key, place) * bound) >> 64
+
+
+def draw_uniform(key: int, places: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    """Numbers from 0 up to but not 1, one for each place.
+
+    >>> draw_uniform(7, [0, 1]).round(4).tolist()
+    [0.3898, 0.0168]
+    """
+    words = np.asarray(places).astype(np.uint64)
+    words = np.uint64(key & WORD) + (words + np.uint64(1)) * np.uint64(GOLDEN)
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(FIRST)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(SECOND)
+    words ^= words >> np.uint64(31)
+    return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def draw_fraction(key: int, place: int) -> float:
+    """The number of `draw_uniform` at one place.
+
+    >>> draw_fraction(7, 1) == float(draw_uniform(7, [1])[0])
+    True
+    """
+    return float(draw_word(key & WORD, place) >> 11) * 2.0**-53
+
+
+def derive_key(key: int, *parts: int) -> int:
+    """A key of its own for every part of a thing, and every part of that.
+
+    >>> derive_key(1, 2, 3) == derive_key(1, 2, 3), derive_key(1, 2) == derive_key(1, 3)
+    (True, False)
+    """
+    for part in parts:
+        key = draw_word(key, part) ^ GOLDEN
+    return key

@@ -1,7 +1,8 @@
-"""StepPhase: from a step of a run on, steps have so many rows. A change costs O(1), however many there were before.
+"""Steps of one size: how many an epoch has, and the phases of steps in a run that changes their size.
 
-A phase of steps is immutable and knows the one before it: a run that changes its size shares its past with what it was
-before. It also knows one far behind it, at distances that grow, so that any step is found in O(log n).
+A phase of steps is immutable and links to the one before it: a run that changes its size shares its past with what it
+was before. It also links to an earlier one, at distances that grow, so any step is found in O(log n). A change costs
+O(1), however many there were before.
 """
 
 from __future__ import annotations
@@ -9,6 +10,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
+
+LONGEST_RUN = 2**62
+"""Samples of a run: what the native arithmetic counts without overflow."""
+
+
+def steps_in(samples: int, rows: int, *, drop_last: bool) -> int:
+    """The steps of an epoch of so many samples, of which a step takes `rows` on all ranks together.
+
+    >>> steps_in(10, 4, drop_last=False), steps_in(10, 4, drop_last=True)
+    (3, 2)
+    """
+    whole, rest = divmod(samples, rows)
+    return whole + (rest > 0 and not drop_last)
+
 
 PlaceT = TypeVar("PlaceT")
 """Where steps begin in the data: a position of a phase, a sample of a stream, a place of a feed."""
@@ -72,7 +87,7 @@ class StepPhase(Generic[PlaceT]):
         return phase
 
     def resized(self, step: int, place: PlaceT, rows: int, ranks: int | None = None) -> StepPhase[PlaceT]:
-        """Have steps of another size from a step on; what lay behind it is forgotten."""
+        """Have steps of another size from a step on; what came after it is forgotten."""
         past = self.at(step - 1)
         ranks = self.ranks if ranks is None else ranks
         if past is None:

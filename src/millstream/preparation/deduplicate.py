@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from millstream.errors import StoreError
-from millstream.preparation.part import Part, PartCache, Rejected
-from millstream.preparation.process import without
-from millstream.preparation.run import Run
-from millstream.preparation.write import Accounts, Placed, keep
+from millstream.preparation.builder import Accounts, PlacedPart, keep
+from millstream.preparation.part import Part, PartCache, RejectedRecord
+from millstream.preparation.process import PrepareRun, without
 from millstream.records import DuplicateFinder, Duplicates, label_of
 from millstream.stages import in_order
 from millstream.store import ids_in
@@ -22,7 +21,7 @@ DEDUP_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenPart:
     """A part that went by: its place, where it can be found again, and the number of its first document."""
 
     file: int
@@ -40,14 +39,14 @@ class Deduplication:
     keys are collected on disk in `folder`, and the parts are read again.
     """
 
-    run: Run
+    run: PrepareRun
     accounts: Accounts
     folder: Path
     memory_bytes: int = DEDUP_BYTES
 
-    def __call__(self, parts: Iterable[Placed], *, ahead: int) -> Iterator[Placed]:
+    def __call__(self, parts: Iterable[PlacedPart], *, ahead: int) -> Iterator[PlacedPart]:
         """Give the parts again, without duplicates."""
-        seen: list[Seen] = []
+        seen: list[SeenPart] = []
         duplicates = self._found(parts, seen)
         fetched = in_order(self.run.workers, _fetch, ((each.cache, each.key) for each in seen), ahead=ahead)
         for each, part in zip(seen, fetched, strict=True):
@@ -58,9 +57,9 @@ class Deduplication:
                 kept &= ~dropped
                 self._account(f"{label_of(step)}: duplicate", part, heads[dropped], each)
             kept = np.repeat(kept, np.diff(heads, append=len(part.ends)))
-            yield Placed(each.file, each.rows_before, without(part, kept), each.key)
+            yield PlacedPart(each.file, each.rows_before, without(part, kept), each.key)
 
-    def _found(self, parts: Iterable[Placed], seen: list[Seen]) -> list[Duplicates]:
+    def _found(self, parts: Iterable[PlacedPart], seen: list[SeenPart]) -> list[Duplicates]:
         """Collect the keys of all documents, and find the duplicates; `seen` tells where each part is."""
         spool = PartCache(self.folder / "parts")
         steps = self.run.job.pipeline.global_steps
@@ -79,11 +78,11 @@ class Deduplication:
             heads = _heads(each.part)
             for finder, keys in zip(finders, each.part.keys, strict=True):
                 finder.add(keys[heads], first)
-            seen.append(Seen(each.file, each.rows_before, cache, key, first))
+            seen.append(SeenPart(each.file, each.rows_before, cache, key, first))
             first += len(heads)
         return [finder.finish() for finder in finders]
 
-    def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], seen: Seen) -> None:
+    def _account(self, reason: str, part: Part, dropped: NDArray[np.int64], seen: SeenPart) -> None:
         statistics, name = self.accounts.statistics, self.run.files[seen.file].name
         if len(dropped):
             statistics.losses.add("dropped", reason, len(dropped))
@@ -93,7 +92,7 @@ class Deduplication:
             end = int(part.ends[document]) - (self.run.job.eos_id is not None)
             text = self.run.job.tokenizer.decode(ids_in(part.tokens[begin:end], self.run.job.dtype).tolist())
             row, start, stop = part.origins[document].tolist()
-            rejected = Rejected(reason, row, start, stop, text)
+            rejected = RejectedRecord(reason, row, start, stop, text)
             statistics.example(rejected, name, seen.rows_before)
             if self.accounts.rejected is not None:
                 keep(self.accounts.rejected, rejected, name, seen.rows_before)

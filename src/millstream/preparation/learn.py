@@ -34,7 +34,7 @@ def learned_or_loaded(
         lost: list[BadRecord] = []
         progress(Progress("learn tokenizer", 0, found.bytes, "bytes"))
         tokenizer = learn_tokenizer(str(wanted), _texts(found, reading, recipe, progress, lost))
-        progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))  # it learns behind the last text
+        progress(Progress("learn tokenizer", found.bytes, found.bytes, "bytes"))  # it learns after the last text
         assert isinstance(tokenizer, BPETokenizer | CharTokenizer)
         tokenizer.save(path)
         if cache is not None and key is not None and not lost:

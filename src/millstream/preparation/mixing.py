@@ -1,6 +1,6 @@
-"""Documents in a keyed order, group by group, so that a trainer may follow right behind the writer.
+"""Documents in a keyed order, group by group, so that a trainer can follow the writer.
 
-A store of conversations is read window by window in its first epoch, as it comes to be. So its documents are mixed
+A store of conversations is read window by window in its first epoch, while it is written. So its documents are mixed
 before they are written: those of a few parts at first, so that training starts at once, then of more and more.
 """
 
@@ -31,7 +31,7 @@ class Mixing:
 
     @staticmethod
     def ends_group(parts: int) -> bool:
-        """Whether a group ends behind so many parts: behind 1, 2, 4, … and then behind every 16.
+        """Whether a group ends after so many parts: after 1, 2, 4, … and then after every 16.
 
         >>> [parts for parts in range(80) if Mixing.ends_group(parts)]
         [1, 2, 4, 8, 16, 32, 48, 64]
@@ -40,7 +40,7 @@ class Mixing:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class WaitingPart:
     """A part that waits for its group."""
 
     part: Part
@@ -49,7 +49,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class MixedDocuments:
     """Some documents of several parts, mixed: tokens end to end, and where each came from."""
 
     tokens: NDArray[np.uint32]
@@ -57,7 +57,7 @@ class Group:
     origins: NDArray[np.int64]
 
 
-def mixed(held: list[Held], mixing: Mixing, number: int) -> Iterator[Group]:
+def mixed(held: list[WaitingPart], mixing: Mixing, number: int) -> Iterator[MixedDocuments]:
     """Mix the documents of some parts; which order that is follows from the seed and the number of the group.
 
     The documents come some thousand at a time, so that nothing of the size of the group is made beside the parts.
@@ -71,7 +71,7 @@ def mixed(held: list[Held], mixing: Mixing, number: int) -> Iterator[Group]:
         some = order[begin : begin + _AT_ONCE]
         places = (parts[some], stops[some] - lengths[some], stops[some])
         pieces = [held[part].part.tokens[a:b] for part, a, b in zip(*(p.tolist() for p in places), strict=True)]
-        yield Group(np.concatenate(pieces), np.cumsum(lengths[some]), origins[some])
+        yield MixedDocuments(np.concatenate(pieces), np.cumsum(lengths[some]), origins[some])
 
 
 def _order(documents: int, mixing: Mixing, number: int) -> NDArray[np.int64]:

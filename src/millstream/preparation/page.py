@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from millstream.preparation import plots, summary
+from millstream.preparation import plots, report_figures
 from millstream.stats import bit_span, counted, duration, share, size, visible
 
 MOST_BARS = 20
@@ -30,8 +30,8 @@ def render(report: Mapping[str, Any], name: str) -> str:
         _lengths(report),
         _pace(report),
         _sources(report),
-        _dropped("rejected", "Rejected by rule", summary.rejected_by_rule(report), report),
-        _dropped("duplicates", "Duplicates", summary.duplicates_by_step(report), report),
+        _dropped("rejected", "Rejected by rule", report_figures.rejected_by_rule(report), report),
+        _dropped("duplicates", "Duplicates", report_figures.duplicates_by_step(report), report),
         _others(report),
         _recipe(report["recipe"]),
         _source_table(report["sources"]),
@@ -60,9 +60,11 @@ def render(report: Mapping[str, Any], name: str) -> str:
 def _header(report: Mapping[str, Any], name: str) -> str:
     tiles = "".join(
         f'<div><dt>{title}</dt><dd class="value">{value}</dd><dd class="remark">{remark}</dd></div>\n'
-        for title, value, remark in summary.main_figures(report)
+        for title, value, remark in report_figures.main_figures(report)
     )
-    rows = "".join(f"<dt>{title}</dt><dd>{_text(value)}</dd>\n" for title, value in summary.how_it_was_made(report))
+    rows = "".join(
+        f"<dt>{title}</dt><dd>{_text(value)}</dd>\n" for title, value in report_figures.how_it_was_made(report)
+    )
     cached = '<p class="note">Everything was found in the cache: times and speeds are those of reading it.</p>'
     return f"""<header>
 <p class="eyebrow">Millstream report</p>
@@ -71,12 +73,12 @@ def _header(report: Mapping[str, Any], name: str) -> str:
 {tiles}</dl>
 <dl class="particulars">
 {rows}</dl>
-{cached if summary.was_all_cached(report) else ""}
+{cached if report_figures.was_all_cached(report) else ""}
 </header>"""
 
 
 def _fates(report: Mapping[str, Any]) -> str:
-    fates = summary.fates_of_records(report)
+    fates = report_figures.fates_of_records(report)
     whole = sum(number for _, number in fates)
     legend = "".join(
         f'<li><i class="{fate}"></i>{fate} <b>{number:,}</b> <span class="soft">{share(number, whole)}</span></li>'
@@ -87,19 +89,19 @@ def _fates(report: Mapping[str, Any]) -> str:
 
 
 def _lengths(report: Mapping[str, Any]) -> str:
-    bins = summary.length_bins(report["lengths"])
+    bins = report_figures.length_bins(report["lengths"])
     if not bins:
         return _section("Document lengths", "There are no documents.", "")
     whole = sum(documents for _, documents in bins)
     rows = [[bit_span(bits), f"{documents:,}", share(documents, whole)] for bits, documents in bins]
     table = _table("Documents by length", ["tokens", "documents", "share"], rows)
     content = f"{plots.histogram(bins)}<details><summary>as numbers</summary>{table}</details>"
-    beside = "half" if summary.speed_over_time(report["pace"]) else "wide"
+    beside = "half" if report_figures.speed_over_time(report["pace"]) else "wide"
     return _section("Document lengths", "Documents by their number of tokens, in powers of two.", content, beside)
 
 
 def _pace(report: Mapping[str, Any]) -> str:
-    speeds = summary.speed_over_time(report["pace"])
+    speeds = report_figures.speed_over_time(report["pace"])
     if not speeds:
         about = f"The run was too short to tell: {size(report['source_bytes'])} in {duration(report['seconds'])}."
         return _section("Speed over time", about, "")
@@ -108,7 +110,7 @@ def _pace(report: Mapping[str, Any]) -> str:
 
 
 def _sources(report: Mapping[str, Any]) -> str:
-    top = summary.tokens_by_source(report, MOST_BARS)
+    top = report_figures.tokens_by_source(report, MOST_BARS)
     about = f"{report['tokens']:,} tokens of {counted(len(report['sources']), 'file')}."
     return _section("Tokens per source", about, _bars([_bar(_path(path), n, top) for path, n in top.shown], top))
 
@@ -116,14 +118,14 @@ def _sources(report: Mapping[str, Any]) -> str:
 def _dropped(kind: str, title: str, counts: Mapping[str, int], report: Mapping[str, Any]) -> str:
     if not counts:
         return ""
-    top = summary.ranked(counts)
-    examples = [summary.examples_of(report, reason) for reason, _ in top.shown]
+    top = report_figures.ranked(counts)
+    examples = [report_figures.examples_of(report, reason) for reason, _ in top.shown]
     letters = min(EXAMPLE_LETTERS, ALL_EXAMPLES_LETTERS // max(1, sum(map(len, examples))))
     items = [
         _bar(_text(reason, REASON_LETTERS), number, top) + _examples(some, letters)
         for (reason, number), some in zip(top.shown, examples, strict=True)
     ]
-    records = sum(number for _, number in summary.fates_of_records(report))
+    records = sum(number for _, number in report_figures.fates_of_records(report))
     about = f"{counted(top.total, 'record')}, {share(top.total, records)} of all."
     return _section(title, about, _bars(items, top, kind), "wide long")
 
@@ -152,7 +154,7 @@ def _others(report: Mapping[str, Any]) -> str:
 def _counts(kind: str, title: str, about: str, counts: Mapping[str, int]) -> str:
     if not counts:
         return ""
-    top = summary.ranked(counts)
+    top = report_figures.ranked(counts)
     items = [_bar(_text(reason, REASON_LETTERS), number, top) for reason, number in top.shown]
     heading = f'<h3>{title}</h3><p class="about">{top.total:,} {about}</p>'
     return f"<div>{heading}{_bars(items, top, kind)}</div>\n"
@@ -163,7 +165,7 @@ def _recipe(steps: Sequence[Mapping[str, Any]]) -> str:
         return _section("Recipe", "No steps: every record was taken as it is.", "")
     items = "".join(
         f"<li><b>{_text(name, PATH_LETTERS)}</b> <code>{_text(settings, STEP_LETTERS)}</code></li>\n"
-        for name, settings in summary.steps_of_recipe(steps[:MOST_STEPS])
+        for name, settings in report_figures.steps_of_recipe(steps[:MOST_STEPS])
     )
     more = f'<p class="rest">{counted(len(steps) - MOST_STEPS, "more step")}</p>' if len(steps) > MOST_STEPS else ""
     return _section(
@@ -192,13 +194,13 @@ def _section(title: str, about: str, content: str, kind: str = "wide") -> str:
     return f'<section class="{kind}">\n<h2>{title}</h2>\n{said}{content}\n</section>\n'
 
 
-def _bar(label: str, number: int, of: summary.Ranked) -> str:
+def _bar(label: str, number: int, of: report_figures.Ranked) -> str:
     told = f'{number:,} <span class="soft">{share(number, of.total)}</span>'
     drawn = plots.bar(number, of.shown[0][1])
     return f'<div class="row"><span>{label}</span>{drawn}<span class="number">{told}</span></div>'
 
 
-def _bars(items: Sequence[str], of: summary.Ranked, tone: str = "") -> str:
+def _bars(items: Sequence[str], of: report_figures.Ranked, tone: str = "") -> str:
     listed = "".join(f"<li>{item}</li>\n" for item in items)
     if of.others:
         rest = f'<span class="rest">{of.others:,} more</span>'

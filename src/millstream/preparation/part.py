@@ -34,7 +34,7 @@ class DamagedPart(MillstreamError):  # noqa: N818 - reads as a claim
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedRecord:
     """A record that a rule of the recipe left out, and as much of its text as the report shows."""
 
     reason: str
@@ -64,7 +64,7 @@ class Part:
     bad: list[BadRecord] = field(default_factory=list)
     skipped: dict[str, int] = field(default_factory=dict)
     changed: dict[str, int] = field(default_factory=dict)
-    rejected: list[Rejected] = field(default_factory=list)
+    rejected: list[RejectedRecord] = field(default_factory=list)
     reasons: dict[str, int] = field(default_factory=dict)
     keys: list[NDArray[np.uint64]] = field(default_factory=list)
 
@@ -145,7 +145,7 @@ def _part(columns: Mapping[str, NDArray[Any]]) -> Part:
         text_bytes=int(notes["text_bytes"]),
         bad=[_bad(*each) for each in notes["bad"]],
         skipped=dict(notes["skipped"]),
-        rejected=[Rejected(*each) for each in notes["rejected"]],
+        rejected=[RejectedRecord(*each) for each in notes["rejected"]],
         reasons=dict(notes["reasons"]),
         changed=dict(notes["changed"]),
         keys=keys,

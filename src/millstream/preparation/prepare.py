@@ -16,11 +16,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from millstream.errors import BudgetError, StoreError
-from millstream.preparation import bookmark
+from millstream.preparation.bad_records import BadRecords, KeptAside, OnBad
+from millstream.preparation.builder import (
+    Accounts,
+    PlacedPart,
+    StoreBuilder,
+    accounted,
+    placed,
+    progressing,
+    refuse_nothing,
+)
 from millstream.preparation.deduplicate import Deduplication
-from millstream.preparation.finished import (
+from millstream.preparation.earlier import (
+    BOOKMARK_FILE,
+    Bookmark,
     differences,
     differences_before_learning,
+    identity_of,
+    load_bookmark,
+    save_bookmark,
     settings_before,
     settings_of,
     sources_of,
@@ -28,11 +42,8 @@ from millstream.preparation.finished import (
 from millstream.preparation.learn import learned_or_loaded
 from millstream.preparation.mixing import Mixing
 from millstream.preparation.part import PartCache
-from millstream.preparation.policy import BadRecords, KeptAside, OnBad
-from millstream.preparation.process import MEMORY_PER_CHUNK, Job, make_part
-from millstream.preparation.run import Make, Run, digested
-from millstream.preparation.statistics import FileCounts, Statistics
-from millstream.preparation.write import Accounts, Placed, StoreBuilder, accounted, placed, progressing, refuse_nothing
+from millstream.preparation.process import MEMORY_PER_CHUNK, Job, Make, PrepareRun, digested, make_part
+from millstream.preparation.report import FileCounts, Statistics
 from millstream.records import Recipe
 from millstream.sources import Found, Reading, check_gives_rows
 from millstream.stages import Threads
@@ -50,7 +61,7 @@ log = logging.getLogger("millstream.preparation")
 
 
 @dataclass(frozen=True)
-class Making:
+class StoreRecipe:
     """What is to be made: everything here decides the bytes of the store."""
 
     reading: Reading = field(default_factory=Reading)
@@ -67,7 +78,7 @@ class Making:
 
 
 @dataclass(frozen=True)
-class Means:
+class RunOptions:
     """How it is made: none of this changes the store."""
 
     workers: int = 1
@@ -97,8 +108,8 @@ class Means:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a run left behind and what it counted."""
+class PrepareOutcome:
+    """What a run made and what it counted."""
 
     manifest: dict[str, Any]
     tokenizer: str
@@ -120,8 +131,12 @@ class Outcome:
 
 
 def prepare_store(
-    found: Found, output: Path, making: Making, means: Means, report: Callable[[Outcome, Path], object] | None = None
-) -> Outcome:
+    found: Found,
+    output: Path,
+    making: StoreRecipe,
+    means: RunOptions,
+    report: Callable[[PrepareOutcome, Path], object] | None = None,
+) -> PrepareOutcome:
     """Make the store of some files at `output`; `report` writes down what was counted beside the unpublished store.
 
     With `resume` a finished store of the same files, made in the same way, is what was asked for.
@@ -134,7 +149,7 @@ def prepare_store(
     with ExitStack() as stack:
         try:
             path = stack.enter_context(
-                staged(output, overwrite=means.overwrite, resume=means.resume, bookmark=bookmark.NAME)
+                staged(output, overwrite=means.overwrite, resume=means.resume, bookmark=BOOKMARK_FILE)
             )
         except FinishedStore:
             if not means.resume:
@@ -157,10 +172,10 @@ def prepare_store(
     return _timed(outcome, began, cpu)
 
 
-def _outcome(run: Run, accounts: Accounts, manifest: dict[str, Any], path: Path, output: Path) -> Outcome:
+def _outcome(run: PrepareRun, accounts: Accounts, manifest: dict[str, Any], path: Path, output: Path) -> PrepareOutcome:
     """What a run counted; its store lies at `path`, and will lie at `output`."""
     aside = {name: output.parent / kept.path.name for name, kept in accounts.aside.items() if kept.records}
-    return Outcome(
+    return PrepareOutcome(
         manifest=manifest,
         tokenizer=run.job.tokenizer.name,
         engine=run.job.engine if run.counts.made else None,
@@ -175,7 +190,7 @@ def _outcome(run: Run, accounts: Accounts, manifest: dict[str, Any], path: Path,
     )
 
 
-def _timed(outcome: Outcome, began: tuple[float, float, float], cpu: float) -> Outcome:
+def _timed(outcome: PrepareOutcome, began: tuple[float, float, float], cpu: float) -> PrepareOutcome:
     """With the time up to now; `began` says when the run, the reading and the finishing did."""
     started, loaded, written = began
     now = time.perf_counter()
@@ -183,15 +198,15 @@ def _timed(outcome: Outcome, began: tuple[float, float, float], cpu: float) -> O
     return replace(outcome, seconds=now - started, cpu_seconds=time.process_time() - cpu, phases=phases)
 
 
-def _run(found: Found, making: Making, means: Means, cache: PartCache | None, workers: Threads) -> Run:
+def _run(found: Found, making: StoreRecipe, means: RunOptions, cache: PartCache | None, workers: Threads) -> PrepareRun:
     tokenizer = learned_or_loaded(making.tokenizer, found, making.reading, making.recipe, cache, means.progress)
     job = _job(making, tokenizer, found, keep_rejected=means.keep_rejected)
-    return Run(job, found.files, cache, workers, means.make)
+    return PrepareRun(job, found.files, cache, workers, means.make)
 
 
 def _found_finished(
-    found: Found, output: Path, making: Making, means: Means, cache: PartCache | None, started: float
-) -> Outcome:
+    found: Found, output: Path, making: StoreRecipe, means: RunOptions, cache: PartCache | None, started: float
+) -> PrepareOutcome:
     """What is known of a finished store, if it is the one that would be made; else refuse it, and say what differs."""
     with TokenStore(output) as store:
         manifest = dict(store.manifest)
@@ -206,7 +221,7 @@ def _found_finished(
     statistics = Statistics([FileCounts(documents=documents) for documents in recipe["documents_per_source"]])
     statistics.losses.add_all("skipped", recipe["left_out"])
     statistics.losses.add_all("changed", recipe["changed"])
-    return Outcome(
+    return PrepareOutcome(
         manifest=manifest,
         tokenizer=run.job.tokenizer.name,
         engine=None,
@@ -242,7 +257,7 @@ def _aside(output: Path, kind: str) -> Path | None:
     return next(output.parent.glob(f"{escape(output.name)}.{kind}.jsonl*"), None)
 
 
-def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
+def _job(making: StoreRecipe, tokenizer: Tokenizer, found: Found, *, keep_rejected: bool) -> Job:
     chat = making.chat
     if chat is not None:
         from millstream.chats import ChatSettings, DecidedChat
@@ -266,13 +281,15 @@ def _job(making: Making, tokenizer: Tokenizer, found: Found, *, keep_rejected: b
     return job
 
 
-def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tuple[Accounts, dict[str, Any]]:
+def _write(
+    run: PrepareRun, path: Path, making: StoreRecipe, means: RunOptions, ahead: int
+) -> tuple[Accounts, dict[str, Any]]:
     """Take all parts in order and write the store at `path`, from where an earlier run stopped, if one did.
 
     Gives what was counted, and the manifest of the store.
     """
-    folder, identity = path.parent, bookmark.identity_of(run.job, run.files, [making.compress, making.mixing])
-    mark = bookmark.load_bookmark(folder, identity) or bookmark.Bookmark(identity or "")
+    folder, identity = path.parent, identity_of(run.job, run.files, [making.compress, making.mixing])
+    mark = load_bookmark(folder, identity) or Bookmark(identity or "")
     if not mark.parts:
         _clear(folder)
     accounts = _accounts(run, folder, path.name, means, mark)
@@ -280,11 +297,11 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tu
     with ExitStack() as stack:
         for kept in accounts.aside.values():
             stack.enter_context(kept)
-        parts: Iterable[Placed] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
+        parts: Iterable[PlacedPart] = placed(run.parts(ahead=ahead, skip=mark.parts), mark.file, mark.rows_before)
         parts = progressing(run, accounted(run, parts, accounts), accounts, means.progress)
         if is_two_pass:
             if identity is not None and means.cache_dir is None:
-                bookmark.save_bookmark(folder, mark)  # the spool outlives a failure
+                save_bookmark(folder, mark)  # the spool outlives a failure
             parts = Deduplication(run, accounts, folder / ".dedup")(parts, ahead=ahead)
         builder = StoreBuilder(run, path, accounts, mark, making.compress, making.mixing)
         stack.callback(builder.origins.close)
@@ -305,7 +322,7 @@ def _write(run: Run, path: Path, making: Making, means: Means, ahead: int) -> tu
 def _clear(folder: Path) -> None:
     """Remove the unfinished store and what belongs to it; parts and the bookmark stay."""
     for entry in folder.iterdir():
-        if entry.name in (SPOOL, bookmark.NAME):
+        if entry.name in (SPOOL, BOOKMARK_FILE):
             continue
         if entry.is_dir():
             disk.remove_tree(entry)
@@ -313,8 +330,8 @@ def _clear(folder: Path) -> None:
             disk.remove(entry)
 
 
-def _accounts(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Bookmark) -> Accounts:
-    """What was counted and kept aside up to the mark, and goes on from there."""
+def _accounts(run: PrepareRun, folder: Path, name: str, means: RunOptions, mark: Bookmark) -> Accounts:
+    """The counts and the records kept aside up to the mark; counting resumes there."""
     aside = {"quarantine": KeptAside(folder / f"{name}.quarantine.jsonl", level=means.level)}
     if means.keep_rejected:
         aside["rejected"] = KeptAside(folder / f"{name}.rejected.jsonl", level=means.level)
@@ -329,7 +346,7 @@ def _accounts(run: Run, folder: Path, name: str, means: Means, mark: bookmark.Bo
     return Accounts(statistics, BadRecords(means.on_bad, aside["quarantine"], statistics.losses), aside)
 
 
-def _recipe(run: Run, accounts: Accounts, mixing: Mixing | None) -> dict[str, Any]:
+def _recipe(run: PrepareRun, accounts: Accounts, mixing: Mixing | None) -> dict[str, Any]:
     """What the manifest says of the way from the files to the tokens."""
     documents = [counts.documents for counts in accounts.statistics.files]
     return {"documents_per_source": documents, **accounts.counts, **settings_of(run, mixing)}

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from millstream.errors import ClosedError
-from millstream.stages.ending import left_behind
 from millstream.stages.lifetime import HomeProcess, after_fork, close_on_exit, defer_sigint
+from millstream.stages.queue_ends import left_behind
 from millstream.stages.wait import Waits
 
 T = TypeVar("T")
@@ -84,7 +84,7 @@ class Threads:
 
 
 class _Work:
-    """What threads have to do. It does not know who gives it, who may be forgotten meanwhile."""
+    """What threads have to do. It does not refer to its owner, which may be collected meanwhile."""
 
     def __init__(self, count: int, name: str) -> None:
         self._count, self._name = count, name
@@ -155,7 +155,7 @@ class Ordered(Generic[T]):
     (False, [0, 1, 4])
 
     Args:
-        threads: Who makes the calls; others may use them, too.
+        threads: The threads that make the calls; others may use them, too.
         name: For messages.
         ahead: How many calls may be under way, or made and not taken; None: any number.
     """
@@ -188,7 +188,7 @@ class Ordered(Generic[T]):
         return bool(calls) and calls[0].done()
 
     def submit(self, call: Callable[..., T], *arguments: Any) -> None:
-        """Have a call made; its result comes behind those before. The bounds are for the caller to keep."""
+        """Have a call made; its result comes after those before. The bounds are for the caller to keep."""
         self._refuse()
         with defer_sigint(), self._changed:  # a call that is made and not known here would be lost
             self._refuse()
@@ -196,7 +196,7 @@ class Ordered(Generic[T]):
             self._calls[-1].add_done_callback(self._wake)
 
     def result(self, place: int = 0, timeout_s: float | None = None) -> T:
-        """The first result, or one behind it, waiting for it; it stays until it is dropped.
+        """The first result, or one after it, waiting for it; it stays until it is dropped.
 
         Raises what the call did: that one is dropped, and the next has its place.
         """

@@ -67,7 +67,7 @@ _QUEUE = (
 def metrics_text(counters: Mapping[str, Any]) -> str:
     r"""Counters of a pipeline, as Prometheus reads them.
 
-    >>> from millstream.stages.plain import IterableStage
+    >>> from millstream.stages.stage_kinds import IterableStage
 
     >>> from millstream.stages.pipeline import Pipeline
     >>> text = metrics_text(Pipeline({"numbers": IterableStage([1])}).counters())
@@ -142,7 +142,7 @@ class MetricsServer:
         return f"http://127.0.0.1:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop listening, and hang up on whoever is connected; again does no harm."""
+        """Stop listening, and close all connections. Idempotent."""
         if self._process.left:  # a forked child: those who are connected are the other one's
             self._server.socket.close()
             return
@@ -159,8 +159,8 @@ class MetricsServer:
         self.close()
 
 
-class _Server(ThreadingHTTPServer):
-    """Knows who is connected: a client that asks for nothing would keep its thread."""
+class _MetricsHTTPServer(ThreadingHTTPServer):
+    """Keeps the open connections: a client that asks for nothing would keep its thread."""
 
     def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
         self._connected: dict[threading.Thread, socket.socket] = {}
@@ -193,13 +193,13 @@ class _Server(ThreadingHTTPServer):
         logger.debug("an answer to %s failed", client_address, exc_info=True)
 
 
-def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
+def _listening(port: int, handler: type[BaseHTTPRequestHandler]) -> _MetricsHTTPServer:
     if type(port) is not int or not 0 <= port < 1 << 16:
         raise LoaderError(
             f"port={port!r}: there is no such port", hint="pass one from 1024 to 65535, or 0 for a free one"
         )
     try:
-        return _Server(("127.0.0.1", port), handler)
+        return _MetricsHTTPServer(("127.0.0.1", port), handler)
     except OSError as error:
         hint = "pass another one, or 0 for a free one; what listens there may be an older run"
         raise LoaderError(f"port={port} cannot be had: {error.strerror}", hint=hint) from error
@@ -224,7 +224,7 @@ def serve_metrics(pipeline: Watched, port: int = 0) -> MetricsServer:
     A loader shows its own: a `SelfPlayDataLoader` those of its stages, any other those of one stage, `loader`.
 
     >>> import urllib.request
-    >>> from millstream.stages.plain import IterableStage
+    >>> from millstream.stages.stage_kinds import IterableStage
     >>> from millstream.stages.pipeline import Pipeline
     >>> with Pipeline({"numbers": IterableStage([1])}) as pipeline:
     ...     with urllib.request.urlopen(serve_metrics(pipeline).url) as answer:

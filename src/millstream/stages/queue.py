@@ -1,7 +1,7 @@
 """Queue: items on their way from the threads that make them to the threads that use them.
 
-Bounded, in items and if need be in bytes. It ends once, and everybody hears of it: when its last producer is gone
-nothing goes in, what is inside comes out, and then consumers are told that it is over, or what went wrong.
+Bounded, in items and if need be in bytes. It ends once. When its last producer is gone, nothing goes in and what is
+inside comes out; then consumers get the end, or the error that caused it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any, Generic, Literal, TypeVar, get_args
 
 from millstream.errors import BudgetError, LoaderError, QueueClosed, WaitTimeout
 from millstream.settings import at_least, byte_count
-from millstream.stages.ending import Ending
 from millstream.stages.lifetime import after_fork
-from millstream.stages.producer import Producer
+from millstream.stages.queue_ends import Producer, QueueEnd
 from millstream.stages.wait import Waits, wait_at_stages
 
 T = TypeVar("T")
@@ -70,17 +69,17 @@ class Queue(Generic[T]):
             raise LoaderError(f"weigh={weigh!r} cannot be called", hint="pass a function of an item, such as len")
         if budget_bytes is not None and weigh is None:
             raise LoaderError(
-                f"budget_bytes={budget_bytes!r} limits nothing: nobody says what an item weighs",
+                f"budget_bytes={budget_bytes!r} limits nothing: no function says what an item weighs",
                 hint="pass weigh=, a function that gives the bytes of an item, such as len",
             )
-        self._maker: Callable[[], Any] = _nobody
+        self._maker: Callable[[], Any] = _no_stage
         self._weigh = weigh
         self._make_lock()
         self.at_work = False
-        """Whether threads may be at it now: a forked child, which has none of them, cannot go on with it."""
+        """Whether threads may be at it now: a forked child, which has none of them, cannot continue it."""
         self._items: deque[tuple[T, int]] = deque()
         self._producers = 0
-        self._end = Ending()
+        self._end = QueueEnd()
         self._bytes = self._put_count = self._got = self._dropped = 0
         self._putters, self._getters = Waits(), Waits()
         self._made = self._changed_at = time.perf_counter()
@@ -105,7 +104,7 @@ class Queue(Generic[T]):
 
     @maker.setter
     def maker(self, stage: Any) -> None:
-        self._maker = weakref.ref(stage)  # who holds the queue: both go as soon as nobody needs them
+        self._maker = weakref.ref(stage)  # it holds the queue: weakly, so that both are collected together
 
     def producer(self) -> Producer[T]:
         """A token to put items with; when the last one is closed, or forgotten, the queue closes."""
@@ -179,7 +178,7 @@ class Queue(Generic[T]):
         return self._end.closed
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let nothing more in and wake everybody who waits. The first call counts; later ones change nothing.
+        """Let nothing more in and wake all waiting threads. The first call counts; later ones change nothing.
 
         Args:
             error: What went wrong in the producer; consumers get it when they have taken everything else.
@@ -206,7 +205,7 @@ class Queue(Generic[T]):
         return dropped
 
     def counters(self) -> dict[str, Any]:
-        """What went through, and who waited for whom: `put` = `got` + `dropped` + `size`, at any time.
+        """What went through, and which side waited: `put` = `got` + `dropped` + `size`, at any time.
 
         `fill_mean` is the mean share of the capacity that was taken up, `fill_s` the seconds it would have been full
         for. Near 1, the consumer is slow; near 0, the producer is.
@@ -345,5 +344,5 @@ class Queue(Generic[T]):
                 self.close(error)
 
 
-def _nobody() -> None:
+def _no_stage() -> None:
     return None

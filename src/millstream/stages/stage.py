@@ -16,11 +16,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from millstream.errors import ClosedError, LoaderError, MillstreamError, QueueClosed, RecipeError, StageError, Stopped
 from millstream.settings import at_least
-from millstream.stages.clock import INPUT, OUTPUT, Clocks
-from millstream.stages.ending import left_behind, stopped
 from millstream.stages.lifetime import after_fork, close_on_exit
-from millstream.stages.producer import Producer
+from millstream.stages.metrics import INPUT, OUTPUT, Clocks
 from millstream.stages.queue import Overflow, Queue
+from millstream.stages.queue_ends import Producer, left_behind, stopped
 from millstream.stages.wait import Deadline
 
 T = TypeVar("T")
@@ -30,7 +29,7 @@ Out = TypeVar("Out")
 class Stage(ABC, Generic[Out]):
     """What every stage has. To write one, begin with a `MapStage` or a `SourceStage`.
 
-    >>> from millstream.stages.plain import FunctionStage
+    >>> from millstream.stages.stage_kinds import FunctionStage
     >>> queue = Queue()
     >>> stage = FunctionStage(queue, function=lambda text: text.split(), threads=2)
     >>> stage.start()
@@ -74,18 +73,18 @@ class Stage(ABC, Generic[Out]):
             raise LoaderError(f"{type(self).__name__} works on one thread, not on {threads}", hint="leave out threads=")
         if self.loses_nothing and overflow != "block":
             told = f"{type(self).__name__} tells what happens, and overflow={overflow!r} would leave some of it out"
-            raise LoaderError(told, hint="leave out overflow=; a stage behind it may drop what it makes")
+            raise LoaderError(told, hint="leave out overflow=; a stage after it may drop what it makes")
         self.name = name or _spoken(type(self).__name__)
         self.threads = threads
         self.error: StageError | None = None
         self.stopping = threading.Event()
-        """Set when the stage shall end; whoever waits for something else than a queue waits for it, too."""
+        """Set when the stage shall end; a wait for something else than a queue waits for it, too."""
         self.on_failure: Callable[[StageError], None] | None = None
         """Called once, by the thread that failed."""
         self.counted: Callable[[str, int, int | None], None] | None = None
         """Hears of everything that is counted: why, how much, and its place in a run, if it has one."""
         self._clocks = Clocks()
-        self.inputs = tuple(Intake(self._clocks, self._joined(each)) for each in inputs)
+        self.inputs = tuple(StageInput(self._clocks, self._joined(each)) for each in inputs)
         self._queues: dict[str, Queue[Out]] = {each: Queue(capacity, overflow) for each in self.outputs}
         for queue in self._queues.values():
             queue.maker = self
@@ -164,7 +163,7 @@ class Stage(ABC, Generic[Out]):
             worker.start()
 
     def stop(self) -> None:
-        """End soon, in the middle of anything; whoever waits at the inputs or outputs is told."""
+        """End soon, in the middle of anything; waits at the inputs and outputs end with Stopped."""
         if self._left_behind:
             return
         self.stopping.set()
@@ -282,12 +281,12 @@ class Stage(ABC, Generic[Out]):
             tell(self.error)
 
 
-class Intake(Generic[T]):
+class StageInput(Generic[T]):
     """An input as its stage sees it: a queue at which the stage's threads are known to wait."""
 
     def __init__(self, clocks: Clocks, queue: Queue[T]) -> None:
         self.queue = queue
-        self.maker = queue.maker  # which is there as long as somebody takes from it
+        self.maker = queue.maker  # which lives as long as a consumer takes from it
         self._clocks = clocks
 
     def get(self, timeout_s: float | None = None) -> T:

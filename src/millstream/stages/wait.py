@@ -1,6 +1,6 @@
-"""Waiting and retrying: with a limit that is checked, without a busy loop, ended by who closes what is waited for.
+"""Waiting and retrying: with a limit that is checked, without a busy loop, ended when what is waited for is closed.
 
-Who waits long is told what for, with a WaitWarning.
+A long wait gives a WaitWarning that says what it waits for.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Value = TypeVar("Value")
 Pauses = tuple[float, float]
 """Seconds between two looks: at first, and at most."""
 WORTH_SAYING_S = 5.0
-"""Who waits so long wants to know what for."""
+"""A wait of this length is reported."""
 AGAIN = 6
 """So many times as long until it is said again."""
 POLL_S: Pauses = (0.001, 0.2)
@@ -140,7 +140,7 @@ class Reconnect:
     ('here', 1)
 
     Args:
-        whom: Who is waited for.
+        whom: What is waited for.
         patience_s: How long it may be away; then it is an error.
         errors: What says that it is away.
     """
@@ -154,7 +154,7 @@ class Reconnect:
         self._stopping = threading.Event()
         self.reconnected = 0
         self.away: str | None = None
-        """Who is away, and what was said of it last."""
+        """What is away, and its last error."""
 
     def ask(self, act: Callable[[], Value]) -> Value:
         """Do something, again and again while it is away."""
@@ -250,7 +250,7 @@ class Waits:
 
 
 def wait_for(get: Callable[[float], Value], wanted: str, what_for: Callable[[], str]) -> Value:
-    """Get what takes a number of seconds to wait, and raises WaitTimeout behind them; warn if it takes long.
+    """Get what takes a number of seconds to wait, and raises WaitTimeout after them; warn if it takes long.
 
     >>> from millstream.stages.queue import Queue
     >>> queue = Queue()

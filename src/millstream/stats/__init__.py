@@ -1,16 +1,13 @@
-"""Numbers that loaders leave behind."""
+"""Numbers that loaders and other long jobs give about themselves."""
 
 from millstream.lazy import lazy
 
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "figures": "bit_span count counted duration share size visible",
-        "findings": "MOST_EXAMPLES LintReport Problem Severity Tally",
         "ledger": "Ledger read_counts",
-        "memory": "peak_bytes resident_bytes",
-        "profile": "Counts Profile as_pipeline",
-        "progress": "OnProgress Progress",
-        "styled": "Shown Style Styled",
+        "lint_report": "MOST_EXAMPLES LintReport Problem Severity Tally",
+        "profile": "Counts OnProgress Profile Progress as_pipeline peak_bytes resident_bytes",
+        "styled": "Shown Style Styled bit_span count counted duration share size visible",
     },
 )

@@ -37,7 +37,7 @@ class Ledger:
         self.restart()
 
     def restart(self, saved: object = _NOTHING) -> None:
-        """Count on from what a state says, or from nothing; what is pending is made, and counted, again."""
+        """Continue from the counts of a state, or from nothing; what is pending is made, and counted, again."""
         begin = Counter({**dict.fromkeys(self._always, 0), **read_counts(saved)})
         with self._guard:
             self._unplaced, self._settled = begin, Counter[str]()
@@ -96,7 +96,7 @@ class Ledger:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What lies behind the trainer, by its public name; for a state, too."""
+        """The counts of what was delivered, by public name; for a state, too."""
         return dict(self.at(-math.inf))
 
     def at(self, place: float) -> Counter[str]:

@@ -1,10 +1,17 @@
-"""How fast batches were delivered, and who waited for whom."""
+"""How fast batches are delivered, how far a long job is, and how much memory the process holds.
+
+Library code calls back with progress and never prints.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import resource
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 
@@ -83,3 +90,46 @@ def as_pipeline(name: str, results: Mapping[str, Any], threads: int) -> dict[str
         "gauges": gauges,
     }
     return {"seconds": results["seconds"], "stages": {name: stage}, "queues": {}}
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One report: `done` of `total` units of a task; what has come out of it so far is in `detail`, and in `tokens`.
+
+    >>> Progress("prepare", done=50, total=200, unit="bytes").fraction
+    0.25
+    """
+
+    task: str
+    done: int
+    total: int | None
+    unit: str
+    detail: str = ""
+    tokens: int | None = None
+
+    @property
+    def fraction(self) -> float | None:
+        """How much is done, from 0 to 1, if the total is known."""
+        return None if self.total is None else self.done / max(self.total, 1)
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def resident_bytes() -> int:
+    """The memory that this process holds now; where the system does not say, the most it ever held.
+
+    >>> 1 << 20 < resident_bytes() <= peak_bytes() * 2
+    True
+    """
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return peak_bytes()
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_bytes() -> int:
+    """The most memory that this process ever held."""
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

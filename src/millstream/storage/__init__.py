@@ -1,4 +1,4 @@
-"""Bytes at rest, for every folder above: durable files, locks, logs, sidecars, staged stores, caches, zstd frames."""
+"""Bytes at rest, for all rooms downstream: durable files, locks, logs, sidecars, staged stores, caches, zstd frames."""
 
 from millstream.lazy import lazy
 

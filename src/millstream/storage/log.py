@@ -30,7 +30,7 @@ END_BYTES = len(END % bytes(2 * CHAIN_BYTES))
 OTHER_RUN = (
     "it belongs to another run, or was damaged; those that were put aside lie beside it with .1, .2, … at their end"
 )
-FREE_SPACE = "free some space, then go on from the last state"
+FREE_SPACE = "free some space, then resume from the last state"
 
 
 class DamagedLine(StoreError):  # noqa: N818 - reads as a claim

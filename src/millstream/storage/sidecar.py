@@ -17,7 +17,7 @@ from millstream.stages import ForkLock
 from millstream.storage.durable import Bytes, disk
 
 NAME_BYTES = 16
-FREE_SPACE = "free some space: without its sidecar a state cannot be gone on from"
+FREE_SPACE = "free some space: without its sidecar a state cannot be resumed"
 MOST_STATES = 1024
 """States that are remembered of a folder that a run owns: the disk knows the files of older ones."""
 RESTORE_SIDECAR = (

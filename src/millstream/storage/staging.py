@@ -18,7 +18,7 @@ from millstream.storage.lock import Lock
 
 COMPANIONS = (".idx", ".sum", ".json", ".org", ".tokenizer.json", ".report.json", ".report.html")
 """What lies beside a store that is one `.bin` file."""
-AGAIN = "free some space, then do it again: a loader goes on by itself, `prepare` with resume=True"
+AGAIN = "free some space, then do it again: a loader resumes by itself, `prepare` with resume=True"
 
 log = logging.getLogger("millstream.storage")
 
@@ -36,7 +36,7 @@ def staged(
 ) -> Iterator[Path]:
     """Give a path to build a store at; when the block ends well, it becomes `output`, else it is removed.
 
-    What a killed run left behind is put in order by the next one. With `overwrite` an older store is replaced
+    The next run cleans up what a killed run left. With `overwrite` an older store is replaced
     at the very end. `output` is a folder, or a `.bin` file with its companions. If a file named `bookmark` lies beside
     the path when a run fails, everything stays as it is, and the next run finds it there with `resume`.
 
@@ -115,7 +115,7 @@ def _publish(folder: Path, output: Path) -> None:
 
 
 def _settle(folder: Path, output: Path) -> bool:
-    """Undo what stopped before the mark, finish what stopped behind it; tell whether the store is now in its place."""
+    """Undo what stopped before the mark, finish what stopped after it; tell whether the store is now in its place."""
     replaced = folder / _REPLACED
     if (folder / _MARK).exists():
         _move_all(folder, output)

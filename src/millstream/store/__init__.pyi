@@ -1,46 +1,46 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.store.bodies import Damage as Damage
-    from millstream.store.bodies import Report as Report
-    from millstream.store.format import FRAME_BYTES as FRAME_BYTES
-    from millstream.store.format import MAGIC as MAGIC
-    from millstream.store.format import Frame as Frame
-    from millstream.store.format import Tokens as Tokens
-    from millstream.store.format import hash_blocks as hash_blocks
-    from millstream.store.format import token_dtype as token_dtype
-    from millstream.store.format import xxh64 as xxh64
+    from millstream.store.frames import FRAME_BYTES as FRAME_BYTES
+    from millstream.store.frames import MAGIC as MAGIC
+    from millstream.store.frames import Frame as Frame
+    from millstream.store.frames import Tokens as Tokens
+    from millstream.store.frames import hash_blocks as hash_blocks
+    from millstream.store.frames import open_body as open_body
+    from millstream.store.frames import token_dtype as token_dtype
+    from millstream.store.frames import xxh64 as xxh64
+    from millstream.store.layout import DOCUMENTS as DOCUMENTS
+    from millstream.store.layout import FIRST_DOCUMENT as FIRST_DOCUMENT
     from millstream.store.layout import Layout as Layout
+    from millstream.store.layout import Row as Row
+    from millstream.store.layout import Rows as Rows
+    from millstream.store.layout import rows_of as rows_of
+    from millstream.store.manifest import Diff as Diff
+    from millstream.store.manifest import Version as Version
     from millstream.store.manifest import describe as describe
-    from millstream.store.numbers import open_body as open_body
     from millstream.store.opening import Opened as Opened
     from millstream.store.opening import to_prepare as to_prepare
-    from millstream.store.origin import Origin as Origin
-    from millstream.store.origin import Origins as Origins
-    from millstream.store.origin import OriginsWriter as OriginsWriter
-    from millstream.store.origin import named as named
-    from millstream.store.origin import numbered as numbered
-    from millstream.store.origin import origins_path as origins_path
+    from millstream.store.origins import Origin as Origin
+    from millstream.store.origins import Origins as Origins
+    from millstream.store.origins import OriginsWriter as OriginsWriter
+    from millstream.store.origins import named as named
+    from millstream.store.origins import numbered as numbered
+    from millstream.store.origins import origins_path as origins_path
+    from millstream.store.packed import Damage as Damage
     from millstream.store.reader import TokenStore as TokenStore
-    from millstream.store.start import discard as discard
-    from millstream.store.table import DOCUMENTS as DOCUMENTS
-    from millstream.store.table import FIRST_DOCUMENT as FIRST_DOCUMENT
-    from millstream.store.table import Row as Row
-    from millstream.store.table import Rows as Rows
-    from millstream.store.table import rows_of as rows_of
+    from millstream.store.resume import discard as discard
     from millstream.store.unfinished import COUNTS as COUNTS
     from millstream.store.unfinished import ORIGINS as ORIGINS
     from millstream.store.unfinished import open_unfinished as open_unfinished
     from millstream.store.unfinished import stamp_of as stamp_of
-    from millstream.store.versions import Diff as Diff
-    from millstream.store.versions import Version as Version
-    from millstream.store.weights import WEIGHTED as WEIGHTED
-    from millstream.store.weights import WEIGHTS as WEIGHTS
-    from millstream.store.weights import carries_loss as carries_loss
-    from millstream.store.weights import codes_of as codes_of
-    from millstream.store.weights import ids_in as ids_in
-    from millstream.store.weights import rounded as rounded
-    from millstream.store.weights import weigh as weigh
+    from millstream.store.verify import Report as Report
+    from millstream.store.weighted_tokens import WEIGHTED as WEIGHTED
+    from millstream.store.weighted_tokens import WEIGHTS as WEIGHTS
+    from millstream.store.weighted_tokens import carries_loss as carries_loss
+    from millstream.store.weighted_tokens import codes_of as codes_of
+    from millstream.store.weighted_tokens import ids_in as ids_in
+    from millstream.store.weighted_tokens import rounded as rounded
+    from millstream.store.weighted_tokens import weigh as weigh
     from millstream.store.writer import TokenStoreWriter as TokenStoreWriter
 
 __all__ = [

@@ -1,7 +1,7 @@
 """Token files of other systems, read in place: bare arrays of ids (nanoGPT) and Megatron's pairs.
 
 At open, counts and ends are checked against the sizes of the files, which takes the same time for any size;
-`verify()` looks at every entry.
+`verify()` checks every entry.
 """
 
 from __future__ import annotations
@@ -15,11 +15,8 @@ import numpy as np
 
 from millstream.errors import StoreError
 from millstream.storage import disk
-from millstream.store.format import token_dtype
-from millstream.store.index import MegatronIndex
-from millstream.store.layout import Layout
-from millstream.store.numbers import Numbers
-from millstream.store.table import Row, rows_of
+from millstream.store.frames import Numbers, token_dtype
+from millstream.store.layout import Layout, MegatronIndex, Row, rows_of
 
 MEGATRON_MAGIC = b"MMIDIDX\0\0"
 MEGATRON_HEADER = 34

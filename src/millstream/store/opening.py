@@ -16,14 +16,12 @@ from millstream.errors import MillstreamError, StoreError
 from millstream.sources import Reading, discover, first_row, format_of
 from millstream.storage import COPY_AGAIN, disk, staging_folder
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
-from millstream.store.format import MAGIC, read_frame
-from millstream.store.layout import Layout
-from millstream.store.manifest import check_agreement, describe, load_manifest
-from millstream.store.mapped import check_shard
-from millstream.store.origin import Origins
+from millstream.store.frames import MAGIC, read_frame
+from millstream.store.layout import DOCUMENTS, Layout, Row, load_table, rows_of
+from millstream.store.manifest import check_agreement, describe, load_manifest, manifest_path, table_path
+from millstream.store.origins import Origins
 from millstream.store.packed import BLOCK_TOKENS
-from millstream.store.table import DOCUMENTS, Row, load_table, rows_of
-from millstream.store.versions import manifest_path, table_path
+from millstream.store.shard_files import check_shard
 
 CHECKED_AT_OPEN = 64
 
@@ -70,7 +68,7 @@ def find_file(path: Path) -> Path:
 
 
 PREPARE = "wait for it, or prepare it again: a store that was to be replaced is then put back first"
-RESUME = "go on with TokenStoreWriter(path, resume=True)"
+RESUME = "resume it with TokenStoreWriter(path, resume=True)"
 
 
 def open_file(path: Path, dtype: str | None) -> Opened:

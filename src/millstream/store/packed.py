@@ -1,12 +1,13 @@
 """Tokens in blocks that are compressed one by one: any block is found by its place in a table, and decoded alone.
 
-(places) -> tokens. What is given is a copy; there is nothing in the file that a view could show.
+(places) -> tokens. The result is a copy; the file contains nothing that a view could show.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,23 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import StoreError
 from millstream.storage import COPY_AGAIN, need_zstd
-from millstream.store.bodies import Body, Damage
-from millstream.store.format import FRAME_BYTES, Frame, Tokens, Words
-from millstream.store.numbers import RUN, Numbers
+from millstream.store.frames import FRAME_BYTES, RUN, Frame, Numbers, Tokens, Words
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One thing that is wrong: the file and, for a damaged block, its number and bytes [start, stop)."""
+
+    file: str
+    what: str
+    block: int | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    def __str__(self) -> str:
+        where = "" if self.block is None else f" block {self.block} (bytes {self.start} to {self.stop}):"
+        return f"{self.file}:{where} {self.what}"
+
 
 BLOCK_TOKENS = 4096
 """A row of 2048 tokens costs the decoding of one block or two; larger ones save little (docs/reference/formats.md)."""
@@ -124,16 +139,3 @@ class PackedTokens:
         need_zstd()
         packed: NDArray[Any] = self._file.read(range(int(bounds[0]), int(bounds[-1])))
         return _core.unpack_blocks(packed, bounds[1:] - bounds[0], self.block_bytes, out.view(np.uint8))
-
-
-def scan_packed(body: Body, packed: PackedTokens) -> Iterator[int]:
-    """Decode a file and check it as if it were plain; yields the decoded bytes of each run."""
-    run = max(body.block_bytes, packed.block_bytes)  # both are powers of two
-    step = run // packed.block_bytes
-    for number, first in enumerate(range(0, packed.blocks, step)):
-        tokens, damages = packed.decode(first, min(first + step, packed.blocks))
-        if damages:
-            body.report.damages += damages
-        else:
-            body.check(number * run, number * run // body.block_bytes, tokens.view(np.uint8))
-        yield tokens.nbytes

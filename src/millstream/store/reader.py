@@ -20,18 +20,15 @@ from numpy.typing import NDArray
 from millstream.errors import StoreError
 from millstream.settings import local_path
 from millstream.storage import disk
-from millstream.store.bodies import Report
 from millstream.store.foreign import foreign_fingerprint
-from millstream.store.format import Tokens, Words, id_limit, token_dtype
-from millstream.store.index import VERIFY
-from millstream.store.layout import Layout
-from millstream.store.mapped import Shards, place
+from millstream.store.frames import Tokens, Words, id_limit, token_dtype
+from millstream.store.layout import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, VERIFY, Layout, total
+from millstream.store.manifest import Diff, Version, compare, history
 from millstream.store.opening import Opened, open_store
-from millstream.store.origin import Origin, Origins, origins_path
-from millstream.store.table import DOCUMENTS, FIRST_DOCUMENT, FIRST_TOKEN, TOKENS, total
-from millstream.store.verify import Progress, verify_store
-from millstream.store.versions import Diff, Version, compare, history
-from millstream.store.weights import WEIGHTED, ids_in, weights_of
+from millstream.store.origins import Origin, Origins, origins_path
+from millstream.store.shard_files import Shards, place
+from millstream.store.verify import Progress, Report, verify_store
+from millstream.store.weighted_tokens import WEIGHTED, ids_in, weights_of
 
 
 class TokenStore:

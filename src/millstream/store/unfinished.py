@@ -1,4 +1,4 @@
-"""A store that is still being made: what its writer has sealed so far, for whoever follows right behind."""
+"""A store that is still being made: what its writer has sealed so far, for a reader that follows it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from millstream.store.format import FRAME_BYTES
-from millstream.store.growing import Places
-from millstream.store.journal import load_journal, sealed_rows
-from millstream.store.layout import Layout
+from millstream.store.frames import FRAME_BYTES
+from millstream.store.layout import Layout, rows_of
 from millstream.store.manifest import describe
 from millstream.store.opening import Opened
-from millstream.store.origin import Origin, Origins, named
+from millstream.store.origins import Origin, Origins, named
 from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.reader import TokenStore
-from millstream.store.table import rows_of
+from millstream.store.writer_journal import WriterPaths, load_journal, sealed_rows
 
 ORIGINS = ".origins"
 """Beside the store: the origins of its documents, while they come to be."""
@@ -65,14 +63,14 @@ def stamp_of(path: Path) -> tuple[int, ...] | None:
     True
     """
     try:
-        found = Places(path, single=False).journal.stat()
+        found = WriterPaths(path, single=False).journal.stat()
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore | None = None) -> TokenStore | None:
-    """Open the shards of a directory store that are whole, while its writer goes on; None: there are none yet.
+    """Open the shards of a directory store that are whole, while its writer still works; None: there are none yet.
 
     `sources` are the files that it is made from, by their numbers. `known` is what was opened before, which is given
     again if nothing was sealed since.
@@ -89,13 +87,13 @@ def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore |
     >>> before, store[:].tolist()
     (None, [10, 11, 12])
     """
-    places = Places(path, single=False)
-    journal = load_journal(places.journal)
+    paths = WriterPaths(path, single=False)
+    journal = load_journal(paths.journal)
     if journal is None or not journal.sealed:
         return None
     if known is not None and (len(known.layout.table), known.documents) == (journal.sealed, journal.documents):
         return known
-    rows = rows_of(sealed_rows(places, journal))
+    rows = rows_of(sealed_rows(paths, journal))
     packed = BLOCK_TOKENS if journal.compress else 0
     layout = Layout(str(path), "", journal.dtype, 64, rows, "ends", block_tokens=packed)
     origins = UnfinishedOrigins(path, sources)
@@ -104,7 +102,7 @@ def open_unfinished(path: Path, sources: Sequence[str] = (), known: TokenStore |
 
 
 def _counts(path: Path) -> Any:
-    """What was counted so far, or None; whoever uses it checks it, as what a manifest says."""
+    """What was counted so far, or None; it is checked where it is used, as what a manifest says."""
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError):

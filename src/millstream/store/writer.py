@@ -1,6 +1,7 @@
 """TokenStoreWriter: documents in, a sealed store out; killed at any byte, it leaves nothing that looks whole.
 
-Documents gather in a buffer, go into the open shard, and are kept from the next checkpoint on.
+Ids are checked before any is kept. Documents gather in a buffer, go into the open shard, and are kept from the next
+checkpoint on.
 """
 
 from __future__ import annotations
@@ -18,13 +19,12 @@ from numpy.typing import ArrayLike, NDArray
 from millstream.errors import StoreError
 from millstream.settings import local_path
 from millstream.storage import Lock, disk
-from millstream.store.format import id_limit, token_dtype
-from millstream.store.ids import as_integers, refuse_outside
+from millstream.store.frames import DTYPES, id_limit, token_dtype
 from millstream.store.manifest import vocabulary
-from millstream.store.session import Session, totals
-from millstream.store.settings import checked_settings
-from millstream.store.start import Start, places_of, start
-from millstream.store.weights import WEIGHTED, WHOLE, codes_of, ids_of, weigh
+from millstream.store.resume import paths_of, start
+from millstream.store.session import Session, Start, totals
+from millstream.store.weighted_tokens import WEIGHTED, WHOLE, codes_of, ids_of, weigh
+from millstream.store.writer_journal import checked_settings
 
 STAGE_BYTES = 1 << 20
 STAGE_DOCUMENTS = 1 << 16
@@ -35,7 +35,7 @@ log = logging.getLogger("millstream.store")
 class TokenStoreWriter:
     """Writes a store: a directory, or one file when the path ends in `.bin`.
 
-    `documents` and `tokens` count the whole store that will be sealed: a caller who resumes goes on with
+    `documents` and `tokens` count the whole store that will be sealed: a caller that resumes continues with
     document number `documents`. Not for use by several threads at once.
 
     With dtype="weighted" each token also has its weight in the loss, 1 unless told otherwise.
@@ -70,14 +70,14 @@ class TokenStoreWriter:
         self._session: Session | None = None
         self._settings = checked_settings(dtype, shard_tokens, resume, append, sources, tokenizer, recipe, compress)
         self.path = local_path(path, "a store", StoreError)
-        self._places = places_of(self.path)
+        self._paths = paths_of(self.path)
         with disk.reported(self.path):
-            disk.make_directory(self._places.directory)
-            if not self._places.single:
+            disk.make_directory(self._paths.directory)
+            if not self._paths.single:
                 disk.make_directory(self.path / "versions")
-            self._lock = Lock(self._places.lock)
+            self._lock = Lock(self._paths.lock)
             try:
-                self._begin(start(self._places, self._settings))
+                self._begin(start(self._paths, self._settings))
             except BaseException:
                 self._release()
                 raise
@@ -90,7 +90,7 @@ class TokenStoreWriter:
         self.packing = begun.packing
         if begun.journal is not None:
             self.dtype = begun.journal.dtype
-            self._session = Session(self._places, self._settings, begun, begun.journal)
+            self._session = Session(self._paths, self._settings, begun, begun.journal)
             self.parent_documents, _ = totals(rows)
             self._state, rows = "open", self._session.rows()
         elif begun.parent is not None:
@@ -124,7 +124,7 @@ class TokenStoreWriter:
     def extend(self, tokens: ArrayLike, ends: ArrayLike, weights: ArrayLike | None = None) -> None:
         """Add many documents at once: their tokens one after another, and the place where each ends.
 
-        `weights` are numbers, or their codes (store/weights.py) as an array of uint8.
+        `weights` are numbers, or their codes (store/weighted_tokens.py) as an array of uint8.
         """
         array, bounds = self._arrays(tokens, ends)
         self._put(self._checked(array, bounds, weights), bounds)
@@ -204,7 +204,7 @@ class TokenStoreWriter:
         self._settings.sources, self._settings.recipe = final.sources, final.recipe
 
     def checkpoint(self) -> None:
-        """Make every document so far durable: a killed writer goes on from here."""
+        """Make every document so far durable: a killed writer resumes from here."""
         if self._state == "finished":  # by an earlier run: there is nothing left to do
             return
         with self._at_work() as session:
@@ -213,7 +213,7 @@ class TokenStoreWriter:
         log.debug("%s: checkpoint at %d documents", self.path, self.documents)
 
     def finish_shard(self) -> None:
-        """Seal the open shard, so that whoever follows (`open_unfinished`) sees what was written so far."""
+        """Seal the open shard, so that a follower (`open_unfinished`) sees what was written so far."""
         if self._state == "finished":
             return
         with self._at_work() as session:
@@ -262,3 +262,62 @@ class TokenStoreWriter:
     def __del__(self) -> None:
         if hasattr(self, "_session"):  # not when the constructor refused its arguments
             self._release()
+
+
+def as_integers(ids: ArrayLike, document: int) -> NDArray[Any]:
+    """Make a one-dimensional integer array of whatever the caller holds.
+
+    >>> as_integers([1, 2], 0), as_integers([], 0).size
+    (array([1, 2]), 0)
+    """
+    try:
+        array = np.asarray(ids)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise StoreError(
+            f"document {document}: these are not token ids: {error}", hint="pass a list or an array of whole numbers"
+        ) from None
+    if array.ndim != 1:
+        raise StoreError(
+            f"document {document}: ids must lie in a row, not in shape {array.shape}",
+            hint="append one document at a time, or flatten the array",
+        )
+    if array.size == 0:
+        return np.empty(0, np.int64)
+    if array.dtype.kind not in "iu":
+        raise StoreError(
+            f"document {document}: ids must be whole numbers that fit 64 bits, not {array.dtype}",
+            hint=f"the first one is {array[0]!r:.60}",
+        )
+    return array
+
+
+def refuse_outside(ids: NDArray[Any], ends: NDArray[Any], *, first: int, dtype: str, limit: int) -> None:
+    """Refuse ids that are negative or not below `limit`; name the document (the first one here is `first`).
+
+    >>> refuse_outside(np.array([5, 70000]), np.array([1, 2]), first=8, dtype="uint16", limit=65536)
+    Traceback (most recent call last):
+    millstream.errors.StoreError: document 9: id 70000 does not fit uint16
+      hint: write the store with dtype="uint32"
+    """
+    if ids.size == 0:
+        return
+    if ids.dtype.kind == "u" and np.iinfo(ids.dtype).max < limit:
+        return
+    if int(ids.max()) < limit and (ids.dtype.kind == "u" or int(ids.min()) >= 0):
+        return
+    place = int(((ids < 0) | (ids >= limit)).argmax())
+    document = first + int(np.searchsorted(ends, place, side="right"))
+    what, hint = explain(document, int(ids[place]), dtype, limit)
+    raise StoreError(what, hint=hint)
+
+
+def explain(document: int, found: int, dtype: str, limit: int) -> tuple[str, str]:
+    """Say what is wrong with an id, and what would help."""
+    if found < 0:
+        return f"document {document}: id {found} is negative", "ids count from 0"
+    if limit < id_limit(dtype):
+        what = f"document {document}: id {found} is beyond the vocabulary of {limit}"
+        return what, "the tokenizer that made it is not the one this store was given"
+    fitting = [name for name in DTYPES if found < id_limit(name)]
+    hint = f'write the store with dtype="{fitting[0]}"' if fitting else "no dtype holds it; ids end at 2^32 - 1"
+    return f"document {document}: id {found} does not fit {dtype}", hint

@@ -1,7 +1,7 @@
 """Parts of a stream at rest: the tokens of a unit as one shard of a store, in a folder or in memory.
 
 A part is three files (`.bin`, `.idx`, `.org`, docs/reference/formats.md) and a `.json` that says what they hold, with a
-hash of each. The `.json` comes last and is checked, so a part that a killed process left behind is none, and one that a
+hash of each. The `.json` comes last and is checked, so a part that a killed process left is none, and one that a
 disk has damaged is made again.
 """
 
@@ -98,7 +98,7 @@ class Kept(Protocol):
         ...
 
     def lock(self, unit: int) -> contextlib.AbstractContextManager[object]:
-        """Be the only one who makes a part; raises BusyError where another process is at it."""
+        """Become the only maker of a part; raises BusyError where another process is at it."""
         ...
 
     def paths(self, unit: int) -> tuple[str, str, str]:
@@ -179,7 +179,7 @@ class KeptOnDisk:
         with disk.reported(self.folder, full=FULL):
             for suffix, pieces in zip((*SUFFIXES, ".json"), (*files, [said]), strict=True):
                 path = self._path(unit, suffix)
-                beside = path.with_name(path.name + ".tmp")  # the next one who makes it writes over what a kill left
+                beside = path.with_name(path.name + ".tmp")  # the next writer overwrites what a kill left
                 try:
                     _write(beside, pieces)
                     disk.rename(beside, path)

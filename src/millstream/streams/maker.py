@@ -164,7 +164,7 @@ class PartMaker:
         part = self._parts.get(unit)
         if isinstance(part, BaseException):
             with self._guard:
-                self._parts.pop(unit, None)  # the next one who wants it tries again: a full disk may have room by then
+                self._parts.pop(unit, None)  # the next request tries again: a full disk may have room by then
             raise part
         return part
 

@@ -119,7 +119,7 @@ class _File:
     awaited: set[int] = field(default_factory=set)
     passed: dict[int, list[Chunk]] = field(default_factory=dict)
     reads: threading.Lock = field(default_factory=threading.Lock)
-    """Held while it is read; who announces slots does not wait for that."""
+    """Held while it is read; announcing slots does not wait for that."""
     _listed: list[Chunk] | None = None
     _rest: Iterator[Chunk] | None = None
     _next: Chunk | None = None
@@ -154,7 +154,7 @@ class _File:
                 self._reached = place
                 self._next = next(self._rest or iter(()), None)
         except BaseException:
-            self.close()  # what was read is lost: the next one who asks reads it again
+            self.close()  # what was read is lost: the next request reads it again
             raise
         self.passed.update((number, chunks) for number, chunks in passing.items() if number != slot.number)
         self._behind = slot.number + 1

@@ -26,7 +26,7 @@ _TEXT = ("text", "input_text", "output_text")
 _KINDS: dict[str, MediaKind] = {kind + end: kind for kind in PLACEHOLDERS for end in ("", "_url")}
 _REFERENCES = ("url", "path", "base64", "bytes", "data", "file", "file_id")
 MOST = 75
-"""The greatest weight: what a token of a store can hold (millstream.store.weights)."""
+"""The greatest weight: what a token of a store can hold (millstream.store.weighted_tokens)."""
 _NUMBERS = ("weight", "loss_scale")
 _YES = ("train", "training", "loss")
 _NO = "masked"

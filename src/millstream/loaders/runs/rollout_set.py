@@ -25,7 +25,7 @@ from millstream.loaders import (
     load_run,
 )
 from millstream.loaders.runs.run import Locks
-from millstream.order import Recipe, Schedule, Share, order_version, steps_in
+from millstream.order import PhaseSettings, Schedule, Share, order_version, steps_in
 from millstream.stats import counted
 from millstream.storage import StateFiles, check_state_header, state_header
 
@@ -53,9 +53,9 @@ class RolloutSetRun:
         self.schedule.phases[-1].clock()  # refuses a run without a step
         self._missing: dict[str, Any] = {}
 
-    def _recipe(self, batch_size: int) -> Recipe:
+    def _recipe(self, batch_size: int) -> PhaseSettings:
         settings = self.settings
-        return Recipe(
+        return PhaseSettings(
             seed=settings.seed,
             row_length=1,
             global_rows=batch_size * settings.world_size,

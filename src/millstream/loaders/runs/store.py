@@ -32,7 +32,7 @@ from millstream.loaders import (
 )
 from millstream.loaders.runs.growing import Growing
 from millstream.loaders.runs.run import Locks
-from millstream.order import UNKNOWN, Clock, Phase, Recipe, Schedule, StepPhase, Windows, order_version, steps_in
+from millstream.order import UNKNOWN, Clock, Phase, PhaseSettings, Schedule, StepPhase, Windows, order_version, steps_in
 from millstream.storage import StateFiles, check_state_header, state_header
 from millstream.streams import STREAM_ORDER as STREAM_ORDER
 
@@ -195,9 +195,9 @@ class StoreRun:
         """Go on at `step` with batches of this size; a new phase begins if that changes anything else."""
         self.stand((schedule or self.schedule).change(self._recipe(batch_size), step), step)
 
-    def _recipe(self, batch_size: int) -> Recipe:
+    def _recipe(self, batch_size: int) -> PhaseSettings:
         settings = self.settings
-        return Recipe(
+        return PhaseSettings(
             seed=settings.seed,
             row_length=self.shape.length,
             global_rows=self._rows(batch_size) * settings.world_size,
