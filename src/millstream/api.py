@@ -13,15 +13,14 @@ from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
 from millstream.loaders import (
     ChatKeywords,
     ConversationDataLoader,
-    CuttingKeywords,
     PretrainDataLoader,
-    RawSettings,
     RolloutDataLoader,
     kind_of,
     parse_bytes,
     positive,
     prepared_chat,
 )
+from millstream.loaders.growing import CuttingKeywords, RawSettings
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.preparation import (
     Make,
@@ -134,7 +133,7 @@ def prepare(
     (`on_bad="error"`), or are counted ("skip") and kept aside ("quarantine").
 
     What was made of each chunk of a file is cached by content: the same thing again is instant, a changed file re-does
-    only itself. A run that was killed goes on where it was with `resume=True`; over a finished store of the same files
+    only itself. A run that was killed resumes where it was with `resume=True`; over a finished store of the same files
     and the same recipe there is nothing left to do. `compress=True`, or a level of zstd, packs the tokens of the store
     in blocks, which loaders read more slowly.
 
@@ -257,7 +256,7 @@ def _engine(engine: str) -> tuple[Make, int]:
 
 
 def _to_nobody(progress: object) -> None:
-    """Nobody asked how far it is."""
+    """Ignore progress."""
 
 
 def load(

@@ -13,7 +13,7 @@ from millstream.advantages.kl import kl_divergence
 from millstream.advantages.ragged import masked_sums
 from millstream.advantages.whiten import whiten
 from millstream.batches import MeanOf
-from millstream.batches.rollout_loss import StepLoss
+from millstream.batches.denominators import StepLoss
 from millstream.rollouts import KINDS, RolloutBlock
 
 GAMMA, LAM, CONSTANT, CAP, FLOOR = 0.97, 0.9, 8.0, 1.5, 0.5

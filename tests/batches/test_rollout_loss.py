@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from millstream.batches import MeanOf
-from millstream.batches.rollout_loss import StepLoss
+from millstream.batches.denominators import StepLoss
 
 
 @pytest.mark.parametrize("mean_of", get_args(MeanOf))

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from millstream.loaders import growth as following
-from millstream.loaders.growth import Growth
+from millstream.loaders.growing import BackgroundPrepare
+from millstream.loaders.growing import background_prepare as following
 from millstream.storage import staging_folder
 from millstream.store import TokenStoreWriter, open_unfinished
 
 
 @pytest.fixture
-def growth(tmp_path: Path) -> Iterator[Growth]:
+def growth(tmp_path: Path) -> Iterator[BackgroundPrepare]:
     """One whose maker is busy elsewhere: the test itself writes."""
     over = threading.Event()
 
     def make(_: Any) -> None:
         over.wait()
 
-    made = Growth(tmp_path / "corpus", make, [])
+    made = BackgroundPrepare(tmp_path / "corpus", make, [])
     yield made
     made.stop()
     over.set()
@@ -46,7 +46,7 @@ def write(writer: TokenStoreWriter, tokens: list[int]) -> None:
 
 
 def test_nothing_is_read_again_while_nothing_changed(
-    growth: Growth, writer: TokenStoreWriter, monkeypatch: pytest.MonkeyPatch
+    growth: BackgroundPrepare, writer: TokenStoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[float] = []
 
@@ -68,7 +68,7 @@ def test_nothing_is_read_again_while_nothing_changed(
 
 
 def test_a_change_that_does_not_show_is_found_a_little_later(
-    growth: Growth, writer: TokenStoreWriter, monkeypatch: pytest.MonkeyPatch
+    growth: BackgroundPrepare, writer: TokenStoreWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """File systems of a network may tell of a new file late."""
     monkeypatch.setattr(following, "_ANYWAY_S", 0.1)

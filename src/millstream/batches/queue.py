@@ -23,7 +23,7 @@ PLAIN = frozenset((int, float, bool, str, type(None)))
 
 @dataclass(frozen=True)
 class QueueStats:
-    """What a queue holds, what went through it, and who waited for whom."""
+    """What a queue holds, what went through it, and how long both sides waited."""
 
     size: int
     bytes: int
@@ -40,7 +40,7 @@ class QueueStats:
 class BatchQueue:
     """First in, first out, for any number of producers and consumers.
 
-    Leaving a `with` block closes the queue; an exception that leaves it goes to the consumers, behind the batches that
+    Leaving a `with` block closes the queue; an exception that leaves it goes to the consumers, after the batches that
     were made before it.
 
     >>> queue = BatchQueue(capacity=4)
@@ -99,7 +99,7 @@ class BatchQueue:
         return self._queue.clear()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let nothing more in and wake everybody who waits. The first call counts; later ones change nothing.
+        """Let nothing more in and wake all that wait. The first call counts; later ones change nothing.
 
         Args:
             error: What went wrong in the producer; consumers get it when they have taken everything else.

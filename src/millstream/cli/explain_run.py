@@ -12,7 +12,8 @@ from millstream.cli.loader import read_state
 from millstream.cli.rollouts import refuse
 from millstream.cli.saying import say
 from millstream.errors import StateError
-from millstream.loaders import FeedOrder, FeedPhase, FeedPlace, RecordedRun, StepSettings, origins_of
+from millstream.loaders import origins_of
+from millstream.loaders.rollouts import FeedOrder, FeedPhase, FeedPlace, RecordedRun, StepSettings
 from millstream.loaders.runs import FeedRun
 from millstream.order import CostModel
 from millstream.storage import DAMAGED_STATE, read_count

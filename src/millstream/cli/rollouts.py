@@ -8,7 +8,8 @@ from typing import Any
 
 from millstream.cli.saying import say
 from millstream.errors import LoaderError
-from millstream.loaders import FEED_SCHEMES, RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
+from millstream.loaders import RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
+from millstream.loaders.rollouts import FEED_SCHEMES
 from millstream.rollouts import find_rollouts
 from millstream.sources import FoundFile
 

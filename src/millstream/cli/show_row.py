@@ -10,7 +10,8 @@ from millstream.cli.loader import add_run_arguments, open_loader
 from millstream.cli.paint import print_shown
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
 from millstream.errors import LoaderError
-from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games, is_raw
+from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games
+from millstream.loaders.growing import is_raw
 from millstream.stats import Shown
 from millstream.store import WEIGHTED, TokenStore
 
