@@ -246,7 +246,7 @@ def _level(compression: str | None, level: int) -> int | None:
 
 
 def _engine(engine: str) -> tuple[Make, int]:
-    """Who makes the parts, and how many at once unless told otherwise."""
+    """What makes the parts, and how many at once unless given."""
     if engine == "local":
         return make_part, cpus()
     if engine == "ray":
@@ -264,8 +264,9 @@ def load(
 ) -> PretrainDataLoader | ConversationDataLoader | RolloutDataLoader | SelfPlayDataLoader:
     """Open the loader that fits what `path` holds: a store, raw files, games, or a feed; settings are the loader's.
 
-    Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed, self-play
-    games by what a folder's archives hold; all by a keyword that is about them alone, or by the fields of a first row.
+    Conversations are detected by how a store was made, rollouts by the ending `.rollouts` and by being a feed, and
+    self-play games by what a folder's archives hold. All are detected by a keyword that is about them alone, or by the
+    fields of a first row.
 
     >>> from millstream.loaders import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:

@@ -16,6 +16,17 @@ SUMS = ("rows", "tokens", "pairs", "loss_tokens")
 """Entries that add up when batches are joined."""
 ROW_FACTS = ("source", "filler", "cut_tokens", "label", "kl_document", "media", "segments")
 """Entries that hold one value per row."""
+Kind = Literal["copied", "masked", "widened", "spread", "last"]
+"""How values get into a batch: as they are, with 0 where nothing is learned, as wide as ids, or one per rollout, for
+all its learned tokens or for the last of them."""
+_NOT_DELIVERED = ("token_ids", "loss_mask", "kept_count")
+"""Those that are ids and labels, and those that say how many of something else there are."""
+_OF_LEARNED_TOKENS = ("sampling_logprobs", "ref_logprobs", "advantages", "returns")
+"""Those that mean nothing where nothing is learned."""
+_OF_INPUTS = ("routed_experts",)
+"""Those that are about a token as an input, not as a target: which experts it goes through."""
+_PER_ROLLOUT: dict[str, Kind] = {"advantages": "spread", "rewards": "last"}
+"""Those that may be said once per rollout."""
 
 
 @dataclass(frozen=True)
@@ -45,19 +56,6 @@ class Columns:
 
 
 NO_COLUMNS = Columns()
-
-
-Kind = Literal["copied", "masked", "widened", "spread", "last"]
-"""How values get into a batch: as they are, with 0 where nothing is learned, as wide as ids, or one per rollout, for
-all its learned tokens or for the last of them."""
-_NOT_DELIVERED = ("token_ids", "loss_mask", "kept_count")
-"""Those that are ids and labels, and those that say how many of something else there are."""
-_OF_LEARNED_TOKENS = ("sampling_logprobs", "ref_logprobs", "advantages", "returns")
-"""Those that mean nothing where nothing is learned."""
-_OF_INPUTS = ("routed_experts",)
-"""Those that are about a token as an input, not as a target: which experts it goes through."""
-_PER_ROLLOUT: dict[str, Kind] = {"advantages": "spread", "rewards": "last"}
-"""Those that may be said once per rollout."""
 
 
 @dataclass(frozen=True)

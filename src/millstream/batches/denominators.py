@@ -1,6 +1,8 @@
-"""What the rows of a step weigh in its loss, on all ranks: what sums of losses are divided by, however the step is cut.
+"""What sums of losses are divided by: counted over all rows, micro-batches and ranks of a step or an update.
 
-A rollout that was cut into several rows still has one mean: every row knows how much of its rollout is learned in all.
+A mean of means is wrong as soon as batches have unequal numbers of targets. So each batch says what its whole step
+weighs: divide the sum of a batch's losses by that, and add up. A rollout that was cut into several rows still has one
+mean: every row knows how much of its rollout is learned in all.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ MeanOf = Literal["token", "sequence", "sequence_sum", "rollout", "constant"]
 """Of what a loss is the mean: of all tokens; of rows, each a mean or the sum of its own tokens; of rollouts, each a
 mean of the tokens of all its rows; or of nothing: the sum of all tokens, divided by a constant. The mean of sums may be
 divided by a constant too, as Dr.GRPO does with the greatest length."""
+EngineMeanOf = Literal["token", "sequence"]
+_NATIVE = {"token": "targets", "sequence": "segments"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +89,6 @@ class StepLoss:
         if self.mean_of == "sequence_sum":
             return float(self.given[self.targets > 0].sum() * self.constant) or 1.0
         return float((self.weights * self.targets).sum()) or 1.0
-
-
-EngineMeanOf = Literal["token", "sequence"]
-_NATIVE = {"token": "targets", "sequence": "segments"}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """BatchPool: batches to be written into, over buffers that are used again and again.
 
 A buffer comes back when the last tensor that looks at it is gone, so it is never handed out while it is in use;
-`release` lets go of the batch's own tensors, which usually are the last.
+`release` drops the batch's own tensors, which usually are the last.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """BatchQueue: batches on their way from the threads that make them to the threads that train on them.
 
 Bounded by batches and by bytes. It ends once, and everybody hears of it: after `close()` nothing goes in, what is
-inside comes out, and then consumers are told that it is over, or what went wrong.
+inside comes out, and then consumers get the end, or what went wrong.
 """
 
 from __future__ import annotations

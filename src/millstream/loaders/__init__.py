@@ -22,7 +22,7 @@ __getattr__, __dir__, __all__ = lazy(
         "rows": "USUAL_ROW RowOrigin RowShape RowSource Span padding_id row_facts",
         "settings": "LoaderSettings SharedKeywords check_choice parse_bytes positive resolve whole",
         "show": "show_chat",
-        "state": "PHASES_KIND check_data check_place check_samples check_source check_stream_order check_unit dump_run "
-        "load_run merge_states",
+        "state": "PHASES_KIND check_data check_place check_samples check_source check_stream_order check_unit "
+        "dump_run load_run merge_states",
     },
 )

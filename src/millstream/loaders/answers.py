@@ -1,7 +1,11 @@
 """Rows of answers: what the engine filled -> the fields that preference, KTO and process reward training take.
 
 A store marks answers by weights (chats/answers.py). The marks are taken out of the engine's memory, in place, before
-anybody sees the rows.
+the rows are delivered.
+
+The KL term of KTO is measured on prompts with the answers of other rows. The rows of an epoch exchange their answers
+two by two, in its order; a last one that is left over gets the answer of the row before it. So the pairs depend on the
+place in the run and on nothing else: not on ranks, batch sizes or where a run was resumed.
 """
 
 from __future__ import annotations

@@ -13,6 +13,26 @@ from millstream.loaders.settings import positive, whole
 from millstream.storage import MOST_COUNT
 
 MOST_ROWS = 2**31
+_OURS = {
+    "assistant_only_loss": 'train="assistant", the default',
+    "chat_template_path": "chat_template=",
+    "completion_only_loss": 'train="completion"',
+    "cutoff_len": "max_length=",
+    "dataset_text_field": 'columns={"text": "the field"}',
+    "gradient_accumulation_steps": "accumulation=",
+    "group_size": 'live={"group_size": …} of a feed; groups of a fixed set are as large as they are',
+    "mask_history": 'train="last"',
+    "max_seq_len": "max_length=",
+    "max_seq_length": "max_length=",
+    "num_workers": "threads=",
+    "packing_strategy": "packing=True, by best fit",
+    "padding_free": "packing=True",
+    "per_device_train_batch_size": "batch_size=",
+    "sample_packing": "packing=True",
+    "seq_len": "max_length=",
+    "train_on_inputs": 'train="all"',
+    "truncation_mode": 'truncation="keep_start" or "keep_end"',
+}
 
 
 def asked_step(step: object) -> int:
@@ -88,28 +108,6 @@ def _step_of(batch: Any) -> int:
 def _metadata_of(batch: Any) -> Mapping[str, Any]:
     metadata = getattr(batch, "metadata", None)
     return metadata if isinstance(metadata, Mapping) else {}
-
-
-_OURS = {
-    "assistant_only_loss": 'train="assistant", the default',
-    "chat_template_path": "chat_template=",
-    "completion_only_loss": 'train="completion"',
-    "cutoff_len": "max_length=",
-    "dataset_text_field": 'columns={"text": "the field"}',
-    "gradient_accumulation_steps": "accumulation=",
-    "group_size": 'live={"group_size": …} of a feed; groups of a fixed set are as large as they are',
-    "mask_history": 'train="last"',
-    "max_seq_len": "max_length=",
-    "max_seq_length": "max_length=",
-    "num_workers": "threads=",
-    "packing_strategy": "packing=True, by best fit",
-    "padding_free": "packing=True",
-    "per_device_train_batch_size": "batch_size=",
-    "sample_packing": "packing=True",
-    "seq_len": "max_length=",
-    "train_on_inputs": 'train="all"',
-    "truncation_mode": 'truncation="keep_start" or "keep_end"',
-}
 
 
 def refuse_unknown(given: Iterable[str], *known: Iterable[str]) -> None:

@@ -60,8 +60,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 class ConversationDataLoader(DataLoader[TrainingBatch]):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
-    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
-    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/reference/conversations.md.
+    Rows of preferences, judged answers (KTO) and judged steps are detected by their fields. Their batches have
+    fields of their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`
+    (docs/reference/conversations.md).
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer

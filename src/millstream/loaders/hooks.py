@@ -1,4 +1,4 @@
-"""The user's own code in a loader: transforms change batches or rows, callbacks are told of batches and epochs."""
+"""The user's own code in a loader: transforms change batches or rows, callbacks hear of batches and epochs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ BatchT = TypeVar("BatchT")
 
 Row = dict[str, npt.NDArray[Any]]
 RowFunction = Callable[[Row, np.random.Generator], Row]
+EVENTS = ("on_epoch_start", "on_epoch_end", "on_batch", "on_error")
 
 
 class PerRow:
@@ -93,9 +94,6 @@ def transform_batch(transform: Callable[[BatchT], BatchT], batch: BatchT) -> Bat
             hint="change the batch and return it; mark a transform of single rows with `per_row`",
         )
     return changed
-
-
-EVENTS = ("on_epoch_start", "on_epoch_end", "on_batch", "on_error")
 
 
 class Callbacks:

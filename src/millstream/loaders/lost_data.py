@@ -1,5 +1,7 @@
-"""Counts of dropped and changed rows: recorded by `prepare`, read by `loader.losses`, told once as a LossWarning; and
-groups of rollouts that are not whole."""
+"""Counts of dropped and changed rows: recorded by `prepare`, read by `loader.losses`, warned of once as a LossWarning.
+
+They stand in the recipe of a store's manifest, which comes from a disk and may say anything.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,9 @@ from millstream.sources import BLANK
 from millstream.stages import warn
 from millstream.stats import Ledger
 from millstream.store import TokenStore
+
+_CUT = ("truncated", "media left out")
+"""Changes that cost a row some of what it held. Others are what a recipe was asked for, or only noted."""
 
 
 def recipe_of(store: TokenStore) -> dict[str, Any]:
@@ -43,10 +48,6 @@ def longest_chat(store: TokenStore) -> int | None:
 
 def _dict(found: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
-
-
-_CUT = ("truncated", "media left out")
-"""Changes that cost a row some of what it held. Others are what a recipe was asked for, or only noted."""
 
 
 def named_losses(name: str, left_out: Counter[str], changed: Counter[str]) -> dict[str, int]:

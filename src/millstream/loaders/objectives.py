@@ -1,4 +1,9 @@
-"""Objectives: transforms that make other tasks of rows: masked tokens, corrupted spans, and a middle to fill in."""
+"""Objectives: transforms that make other tasks of rows.
+
+`mask_tokens`: some tokens of a row are hidden, and the model learns to say what they were. `corrupt_spans`, as T5 is
+trained: stretches of a row are replaced by sentinels, and the decoder writes them. `fill_in_the_middle`: a document's
+middle is moved after its end, so that a causal model learns to write it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +26,8 @@ MASKED, RANDOM = 0.8, 0.1
 _MASKS = ("[MASK]", "<mask>", "<|mask|>")
 _SPECIAL = (*_MASKS, "[CLS]", "[SEP]", "[PAD]", "[UNK]", "<s>", "</s>", "<pad>", "<unk>")
 Table = npt.NDArray[np.bool_]
+Ids = npt.NDArray[np.int64]
+SENTINELS = 3
 
 
 def mask_tokens(
@@ -125,9 +132,6 @@ def _word_starts(tokenizer: Tokenizer, size: int) -> Table:
             f"{tokenizer.name} does not show where words begin", hint="leave out whole_words, or use another tokenizer"
         )
     return starts
-
-
-Ids = npt.NDArray[np.int64]
 
 
 def corrupt_spans(
@@ -241,9 +245,6 @@ def _sides(tokens: Ids, kept: Ids, lost: Ids, sentinels: Ids) -> tuple[list[int]
 def _put(column: npt.NDArray[np.integer], values: list[int], rest: int) -> None:
     column[: len(values)] = values
     column[len(values) :] = rest
-
-
-SENTINELS = 3
 
 
 def fill_in_the_middle(

@@ -23,6 +23,12 @@ WINDOW_DOCUMENTS = 4096
 MOST_BATCH_TOKENS = 2**31
 BLOCK_ROWS = 32
 """Rows of about one length that change places in every epoch: fewer, and the same rows would always share a batch."""
+LONGEST_ROW = 2**30
+USUAL_ROW = 2048
+"""The length of a row unless given."""
+ID_LIMIT = 2**31
+"""Ids are signed in every framework, and 32 bits wide in some."""
+PadTo = Literal["longest", "max_length"]
 
 
 @dataclass(frozen=True)
@@ -198,13 +204,6 @@ def _packing(store: TokenStore, shape: RowShape, key: int | None, documents: int
     )
 
 
-LONGEST_ROW = 2**30
-USUAL_ROW = 2048
-"""The length of a row unless given."""
-ID_LIMIT = 2**31
-"""Ids are signed in every framework, and 32 bits wide in some."""
-
-
 def row_length(chunk_size: int | None, seq_len: int | None, settings: LoaderSettings, name: str = "chunk_size") -> int:
     """Settle the length of a row, which the user calls `name`, and check that the model can take it."""
     if chunk_size is not None and seq_len is not None and chunk_size != seq_len:
@@ -246,9 +245,6 @@ def id_limit(store: TokenStore, tokenizer: Tokenizer | None, settings: LoaderSet
             hint="the store was made with another tokenizer: prepare it again, or enlarge the model's embedding",
         )
     return 0
-
-
-PadTo = Literal["longest", "max_length"]
 
 
 def pad_multiple(pad_to: PadTo, multiple: int, length: int) -> int:

@@ -1,4 +1,4 @@
-"""The settings that every loader shares, by the same names."""
+"""The settings that every loader shares, by the same names, and what the model can take, checked at the start."""
 
 from __future__ import annotations
 
@@ -18,6 +18,30 @@ from millstream.stages import cpus
 from millstream.tensors import FRAMEWORKS, default_framework
 
 LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length")
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE"),  # torchrun
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+MEMORY = "memory://"
+"""The `cache_dir` that is no folder."""
+MOST_THREADS = 1024
+MOST_PREFETCHED = 1024
+SENSIBLE = {
+    "batch_size": "it counts the rows of one rank; pass batch_size=8, or leave it out",
+    "chunk_size": "it counts the tokens of a row; pass chunk_size=2048, or what the model was built for",
+    "threads": "one thread fills at the speed of memory; leave it out, or pass threads=2",
+    "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
+    "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
+    "cache_limit": "it counts bytes; pass cache_limit='10GB', or leave it out",
+    "position_cache": "it counts bytes; pass position_cache='1GB', or leave it out",
+    "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
+    "workers": "it counts the threads that encode; leave it out to use every processor",
+    "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
+    "max_length": "it counts the most tokens of a row; pass max_length=2048, or what the model was built for",
+    "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
+}
+ANY = "pass a whole number from 1 on, or leave it out"
 
 
 @dataclass(frozen=True)
@@ -91,32 +115,6 @@ def _config_integer(values: Mapping[str, Any], key: str, least: int = 0) -> int 
             hint=f"correct it, or leave {key} out",
         )
     return value
-
-
-RANK_VARIABLES = (
-    ("RANK", "WORLD_SIZE"),  # torchrun
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-)
-MEMORY = "memory://"
-"""The `cache_dir` that is no folder."""
-MOST_THREADS = 1024
-MOST_PREFETCHED = 1024
-SENSIBLE = {
-    "batch_size": "it counts the rows of one rank; pass batch_size=8, or leave it out",
-    "chunk_size": "it counts the tokens of a row; pass chunk_size=2048, or what the model was built for",
-    "threads": "one thread fills at the speed of memory; leave it out, or pass threads=2",
-    "prefetch": "it counts the batches kept ready; leave it out, or pass prefetch=8",
-    "memory_budget": "it counts bytes; pass memory_budget='2GB', or leave it out",
-    "cache_limit": "it counts bytes; pass cache_limit='10GB', or leave it out",
-    "position_cache": "it counts bytes; pass position_cache='1GB', or leave it out",
-    "epoch_size": "it counts the samples of an epoch; leave it out to end with the first source that is used up",
-    "workers": "it counts the threads that encode; leave it out to use every processor",
-    "max_document_bytes": "it limits the memory for one document; leave it out for 64 MiB",
-    "max_length": "it counts the most tokens of a row; pass max_length=2048, or what the model was built for",
-    "mix_block": "it counts the places among which weights are dealt out; leave it out for 1000",
-}
-ANY = "pass a whole number from 1 on, or leave it out"
 
 
 class SharedKeywords(TypedDict, total=False):

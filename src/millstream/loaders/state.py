@@ -1,4 +1,13 @@
-"""Does the state of a run over stores fit the data that is here? Nothing in it is trusted."""
+"""States of runs over stores: their phases and data as JSON and back, and whether they fit the data that is here.
+
+Nothing in a state is trusted. Phases that outgrow a state lie in a sidecar beside the checkpoint (`cache_dir`). The
+state names the sidecar and holds, if that fits, the present phase: then resuming does not need the file, and explaining
+the past does. `commit` removes the files of older states. Without a folder the state holds the present phase, and says
+that the past is not kept.
+
+A change of nothing but the rows of a step, as `get_batch(k)` makes it, is written as [its first step, rows of a step]:
+the rest follows from the phase before it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +24,19 @@ from millstream.order import LONGEST_RUN, MOST_PLACES, Phase, Schedule, Shuffle,
 from millstream.storage import DAMAGED_STATE, MOST_BYTES, StateFiles, read_count, state_fits
 from millstream.store import TokenStore
 from millstream.streams import STREAM_ORDER
+
+logger = logging.getLogger("millstream.loaders")
+OF_STREAM_ORDER_1 = ("stream", "mixed stream")
+"""Loaders of which there are states, and no more runs."""
+LEAST_BYTES = 8
+"""Of a change of the rows of a step in a state: `[9, 8], `."""
+NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
+"""What a state says that has no room for its earlier phases, and no folder for them."""
+PHASES_KIND = "phases"
+"""Of the files beside a state."""
+APART = ("sources", "resized")
+"""Fields of a phase that are written otherwise than by their value."""
+Kind = TypeVar("Kind", Phase, Standing)
 
 
 def check_data(data: Mapping[str, Any], phases: Sequence[Phase], members: Mapping[str, RowSource]) -> None:
@@ -109,20 +131,6 @@ def merge_states(states: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
                 f"these states differ in {', '.join(differing)}", hint="merge the states of all ranks at the same step"
             )
     return first
-
-
-logger = logging.getLogger("millstream.loaders")
-OF_STREAM_ORDER_1 = ("stream", "mixed stream")
-"""Loaders of which there are states, and no more runs."""
-LEAST_BYTES = 8
-"""Of a change of the rows of a step in a state: `[9, 8], `."""
-NOT_KEPT = {"past": "not kept: pass cache_dir= to keep it"}
-"""What a state says that has no room for its earlier phases, and no folder for them."""
-PHASES_KIND = "phases"
-"""Of the files beside a state."""
-APART = ("sources", "resized")
-"""Fields of a phase that are written otherwise than by their value."""
-Kind = TypeVar("Kind", Phase, Standing)
 
 
 def dump_run(

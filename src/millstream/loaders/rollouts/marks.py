@@ -22,6 +22,12 @@ MOST_TOKENS = 8
 """So many tokens are looked at together until they end with a whole letter."""
 EDGE_TOKENS = 120
 """What is shown of the beginning and of the end of a long stretch that is not trained on."""
+WIDTH = 78
+"""Columns of a line: marks only stand below their tokens if no terminal breaks it."""
+NEAR = 0.25
+"""What is less than this share of the usual size of an advantage is about 0."""
+MARKS = "▼▽·△▲"
+STYLES: tuple[Style, ...] = ("much worse", "worse", "neutral", "better", "much better")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +100,6 @@ def _texts(ids: Sequence[int], start: int, stop: int, decode: Decode) -> Iterato
         if is_whole or last == stop or last - first == MOST_TOKENS:
             yield first, last, added
             context, first = first, last
-
-
-WIDTH = 78
-"""Columns of a line: marks only stand below their tokens if no terminal breaks it."""
-NEAR = 0.25
-"""What is less than this share of the usual size of an advantage is about 0."""
-MARKS = "▼▽·△▲"
-STYLES: tuple[Style, ...] = ("much worse", "worse", "neutral", "better", "much better")
 
 
 def marked(pieces: Sequence[TextPiece], usual: float) -> Iterator[Styled]:

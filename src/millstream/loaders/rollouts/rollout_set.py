@@ -1,7 +1,8 @@
-"""Rollouts that are all here -> a RolloutSet, which knows where each came from, which belong together, and how good
-each was.
+"""Rollouts that are all here -> a RolloutSet, with the origin, the group and the advantages of each.
 
-They are read block by block, and gathered in memory or, where that is too small, on disk and mapped.
+They are read block by block, and gathered in memory or, where that is too small, on disk and mapped. Advantages are
+columns like any other, computed on whole groups before anything is cut. In a mixture the tokens of rollouts are a store
+like any other, and what is said of them is put beside their rows.
 """
 
 from __future__ import annotations
@@ -38,6 +39,15 @@ from millstream.stats import Ledger, counted
 from millstream.storage import disk, staged
 from millstream.store import WEIGHTED, WEIGHTS, TokenStore, TokenStoreWriter, codes_of
 from millstream.tensors import backend
+
+Numbers = npt.NDArray[np.int64]
+_LOSSES = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
+"""What is counted of the rollouts that are here."""
+AT_A_TIME = 1024
+"""Rollouts that are copied at a time."""
+MOST_BYTES = 1 << 30
+"""Of rollouts in memory, where no budget was given."""
+FREE_SPACE = "rollouts that do not fit into memory lie there while they are used: free some space, or pass cache_dir="
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,16 +110,6 @@ def _add(
         tokens["loss_mask"] = advantages.loss_mask
     rows["shaped_reward"] = advantages.rewards
     rows["zero_variance"] = advantages.zero_variance[advantages.groups]
-
-
-Numbers = npt.NDArray[np.int64]
-_LOSSES = ("unscored", "baselines", "groups_of_one", "nothing_trained", "tokens_not_trained", "rewards_ignored")
-"""What is counted of the rollouts that are here."""
-AT_A_TIME = 1024
-"""Rollouts that are copied at a time."""
-MOST_BYTES = 1 << 30
-"""Of rollouts in memory, where no budget was given."""
-FREE_SPACE = "rollouts that do not fit into memory lie there while they are used: free some space, or pass cache_dir="
 
 
 class RolloutBuffer:

@@ -30,6 +30,19 @@ from millstream.tokens import Tokenizer, load_tokenizer
 
 Balance = Literal["karmarkar_karp"]
 Settings = TypeVar("Settings", AdvantageSettings, Overlong, ReplayRules)
+Numbers = npt.NDArray[np.int64]
+OWN_KEYWORDS = (
+    "tokenizer",
+    "compute_advantages",
+    "estimator",
+    "advantages",
+    "max_length",
+    "name",
+    "pad_id",
+    "on_bad",
+    "live",
+)
+"""What a loader of rollouts takes besides what is said of steps and what every loader takes."""
 
 
 class StepKeywords(TypedDict, total=False):
@@ -179,21 +192,6 @@ def parted(given: RolloutKeywords, known: Iterable[str] = ()) -> tuple[StepSetti
     steps = {name: value for name, value in given.items() if name in StepKeywords.__annotations__}
     shared = {name: value for name, value in given.items() if name not in steps}
     return StepSettings(**cast("StepKeywords", steps)), cast("SharedKeywords", shared)
-
-
-Numbers = npt.NDArray[np.int64]
-OWN_KEYWORDS = (
-    "tokenizer",
-    "compute_advantages",
-    "estimator",
-    "advantages",
-    "max_length",
-    "name",
-    "pad_id",
-    "on_bad",
-    "live",
-)
-"""What a loader of rollouts takes besides what is said of steps and what every loader takes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,8 @@
-"""Rollouts of a step -> batches of this rank: dealt out to ranks, cut into micro-batches, all with one denominator."""
+"""Rollouts of a step -> batches of this rank: dealt out to ranks, cut into micro-batches, all with one denominator.
+
+A run over a feed is cut into rollout batches, passes over each, and steps of a pass: `FeedPlace`, `FeedPhase` and
+`FeedOrder` say which rollouts each step has.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The background's side of an intake: what a feed brings is let in until a rollout batch can be cut; that is written
+"""The background's side of an intake: what a feed brings is admitted until a rollout batch can be cut; that is written
 down, and rated.
 
 One thread does it. It cuts a few rollout batches ahead, each for the version that its step is expected to train.
-Safe under KeyboardInterrupt: each arrival is either let in or still in line, and a cut is never lost. The lock `moving`
-is held where anything changes, never while the feed is waited for.
+Safe under KeyboardInterrupt: each arrival is either admitted or still in line, and a cut is never lost. The lock
+`moving` is held where anything changes, never while the feed is waited for.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PATIENCE_S = 0.1
 TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
 FOLLOW_S = 0.01
-"""Between two looks for what the rank that leads has written."""
+"""Between two looks for what the leader has written."""
 
 
 class FeedEnded(RunEnded):

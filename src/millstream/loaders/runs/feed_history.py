@@ -1,6 +1,8 @@
-"""Where a run over a feed stood before each of its last steps, and what a state says of it.
+"""Where a run over a feed stood before each of its last steps, and which version of the policy its batches train.
 
-A trainer that reads ahead saves the state of a step after which others were delivered.
+A trainer that reads ahead saves the state of a step after which others were delivered. A rollout batch that is cut
+ahead is cut for the version that it will train, which must be known before the trainer says it. A trainer that says
+versions makes as many updates between two rollout batches as before, most of the time.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ LEADER = 0
 """The rank that decides what is trained on; the others follow its journal."""
 KEPT_STEPS = 64
 """Steps whose states can still be asked for when later ones were delivered."""
+LAST = 3
+"""Rollout batches that say how versions grow."""
 
 
 class FeedMark(NamedTuple):
@@ -121,10 +125,6 @@ class Marks:
                 hint=f"save a state within {KEPT_STEPS} steps, and before a later one is committed",
             )
         return mark
-
-
-LAST = 3
-"""Rollout batches that say how versions grow."""
 
 
 class Versions:

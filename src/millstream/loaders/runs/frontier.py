@@ -1,7 +1,7 @@
-"""Where the intake of a feed stands: what decides, which rollout batches are cut and not handed over, and the places
-that it can go back to.
+"""Where the intake of a feed stands: what decides, which rollout batches are cut and not handed over, and the marks
+that it can return to.
 
-A state always describes what was handed over: what was let in and cut since, the feed gives again.
+A state always describes what was handed over: what was admitted and cut since, the feed gives again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class ReceivedBuffer:
 
     Args:
         feed: Where they come from.
-        cursor: The place in it after everything that was let in.
+        cursor: The place in it after everything that was admitted.
         keep_aside: Takes rollouts that cannot be trained on, so that they can be inspected.
     """
 
     def __init__(self, feed: Feed, cursor: Cursor, keep_aside: Callable[[RolloutBlock], None]) -> None:
         self._keep_aside = keep_aside
         self._feed, self.cursor = feed, cursor
-        """The place in the feed after everything that was let in."""
+        """The place in the feed after everything that was admitted."""
         self._waiting: deque[Arrival] = deque()
         self._is_receiving = False
 
@@ -70,7 +70,7 @@ class ReceivedBuffer:
             since.append(first)
 
     def put_back(self, arrivals: list[Arrival], cursor: Cursor) -> None:
-        """Have some that were let in come again: the place is that before them."""
+        """Have some that were admitted come again: the place is that before them."""
         self._waiting.extendleft(reversed(arrivals))
         self.cursor = cursor
 
@@ -116,7 +116,7 @@ class IntakeMark:
     position: Position
     """Of the journal."""
     since: list[Arrival] = field(default_factory=list)
-    """What was let in until the next base."""
+    """What was admitted until the next mark."""
 
 
 @dataclass(eq=False)
@@ -273,7 +273,7 @@ class Frontier:
     def recheck(self, expected: Expected) -> None:
         """Withdraw what was cut ahead for another version than its rollout batch trains."""
         if self.follows:
-            return  # the rank that leads withdraws
+            return  # the leader withdraws
         for number, made in enumerate(self.ahead):
             if self._version_of(self.batch + number, expected) != made.cut.policy_version:
                 self.withdraw(made)
@@ -293,7 +293,7 @@ class Frontier:
             self.go_back(made.base)
 
     def follow_withdrawal(self, step: int) -> None:
-        """The rank that leads has taken back a cut."""
+        """The leader has withdrawn a cut."""
         base = next((made.base for made in self.ahead if made.cut.step == step), None)
         if base is None:
             raise StateError(
@@ -303,7 +303,7 @@ class Frontier:
         self.go_back(base)
 
     def go_back(self, base: IntakeMark) -> None:
-        """Stand at a base; what was let in since comes again."""
+        """Return to a mark; what was admitted since comes again."""
         with defer_sigint():
             bases = [made.base for made in self.ahead]
             bases += [self.base] if not bases or bases[-1] is not self.base else []

@@ -130,11 +130,10 @@ class StoreRun:
 
     def _apply_changes(self) -> None:
         """Put changes of the size of a step into the schedule."""
-        if self._changes is None:
-            return  # another thread has
-        schedule = self._schedule.with_changes(_in_order(self._changes))
-        self._phase, self._steps = schedule.steps_at(self.step)
-        self._schedule, self._changes = schedule, None
+        if self._changes is not None:  # else another thread has
+            schedule = self._schedule.with_changes(_in_order(self._changes))
+            self._phase, self._steps = schedule.steps_at(self.step)
+            self._schedule, self._changes = schedule, None
 
     @property
     def mark(self) -> Mark:
@@ -206,10 +205,9 @@ class StoreRun:
     def feed(self, id_bytes: int) -> Feed:
         """Give what the engine needs to fill the batches of the present phase."""
         shape = self.shape
-        members = [self.members[name] for name in self.phase.active]
         sources = [
             feed_source(member.store.layout, member.id_limit, member.shape.documents, member.packing)
-            for member in members
+            for member in map(self.members.__getitem__, self.phase.active)
         ]
         plan = self.phase.plan(self.schedule.seed, self.windows)
         mean_of = "targets" if self.loss is None else self.loss.native
@@ -313,7 +311,7 @@ class StoreRun:
         self._files.loaded(read.files, step)
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """A state is safely saved: let go of the files that only states before it name."""
+        """A state is safely saved: release the files that only earlier states name."""
         self.check(state)
         self._files.release(state)
 

@@ -1,4 +1,7 @@
-"""Parts of a batch: some of its rows, the sides of its pairs; and batches joined to one."""
+"""Parts of a batch: neighbouring rows, the sides of its pairs, what TRL's trainers take; and batches joined to one.
+
+The two rows of a pair are neighbours, the better answer first: cutting or dealing out a batch keeps them together.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,8 @@ from millstream.tensors import backend
 
 if TYPE_CHECKING:
     from millstream.batches.batch import TrainingBatch
+
+_SIDES = {"chosen": 0, "rejected": 1}
 
 
 class PieceFields:
@@ -118,9 +123,6 @@ def _joined(name: str, parts: list[TrainingBatch]) -> Any:
         return parts[0]._beside(np.concatenate([*shifted, shifts[-1:]]).astype(np.int32))
     first = parts[0]._tensor(name)
     return backend(parts[0].framework).to_device(parts[0]._beside(np.concatenate(arrays)), None, first.dtype)
-
-
-_SIDES = {"chosen": 0, "rejected": 1}
 
 
 class AnswerFields:
