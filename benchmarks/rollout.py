@@ -28,7 +28,7 @@ from engine import Finding, table
 from millstream import RolloutDataLoader
 from millstream.advantages import compute_advantages
 from millstream.batches import RolloutFormat, RolloutRows, RolloutStep, TrainingBatch
-from millstream.batches.rollout_loss import Numbers
+from millstream.batches.denominators import Numbers
 from millstream.order import CostModel, MicroBatchRule, StepPlan, partition
 from millstream.rollouts import RolloutBlock
 

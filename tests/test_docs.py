@@ -22,9 +22,9 @@ from millstream.feeds.admission import AdmissionRules
 from millstream.feeds.admission.admission import LATE
 from millstream.feeds.admission.refusals import COMPLAINTS, REPEATED
 from millstream.loaders import ChatKeywords, SharedKeywords
-from millstream.loaders.feed_settings import LiveSettings
-from millstream.loaders.raw import ReadingKeywords
-from millstream.loaders.rollout_settings import StepKeywords
+from millstream.loaders.growing import ReadingKeywords
+from millstream.loaders.rollouts import LiveSettings
+from millstream.loaders.rollouts.settings import StepKeywords
 from millstream.records.recipe import _find, _known
 from millstream.sources.formats import _our_own
 from millstream.sources.plain_text import _CODE

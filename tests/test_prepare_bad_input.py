@@ -241,7 +241,7 @@ def test_a_file_that_is_another_one_when_it_is_read_is_never_read_instead(
 
     content = (raw / good.name).read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.loaders.raw.discover", and_then)
+        patch.setattr("millstream.loaders.growing.raw_files.discover", and_then)
         with pytest.raises(SourceError, match=rf"^{good.name}:1: {CHANGES[change]}: the file .*\n  hint: ") as caught:
             prepare(raw, tmp_path / "corpus", tokenizer)
         (raw / good.name).write_bytes(content)

@@ -13,15 +13,14 @@ from millstream.errors import LoaderError, RecipeError, SourceError, StoreError
 from millstream.loaders import (
     ChatKeywords,
     ConversationDataLoader,
-    CuttingKeywords,
     PretrainDataLoader,
-    RawSettings,
     RolloutDataLoader,
     kind_of,
     parse_bytes,
     positive,
     prepared_chat,
 )
+from millstream.loaders.growing import CuttingKeywords, RawSettings
 from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.preparation import (
     Make,
@@ -134,7 +133,7 @@ def prepare(
     (`on_bad="error"`), or are counted ("skip") and kept aside ("quarantine").
 
     What was made of each chunk of a file is cached by content: the same thing again is instant, a changed file re-does
-    only itself. A run that was killed goes on where it was with `resume=True`; over a finished store of the same files
+    only itself. A run that was killed resumes where it was with `resume=True`; over a finished store of the same files
     and the same recipe there is nothing left to do. `compress=True`, or a level of zstd, packs the tokens of the store
     in blocks, which loaders read more slowly.
 
@@ -247,7 +246,7 @@ def _level(compression: str | None, level: int) -> int | None:
 
 
 def _engine(engine: str) -> tuple[Make, int]:
-    """Who makes the parts, and how many at once unless told otherwise."""
+    """What makes the parts, and how many at once unless given."""
     if engine == "local":
         return make_part, cpus()
     if engine == "ray":
@@ -257,7 +256,7 @@ def _engine(engine: str) -> tuple[Make, int]:
 
 
 def _to_nobody(progress: object) -> None:
-    """Nobody asked how far it is."""
+    """Ignore progress."""
 
 
 def load(
@@ -265,8 +264,9 @@ def load(
 ) -> PretrainDataLoader | ConversationDataLoader | RolloutDataLoader | SelfPlayDataLoader:
     """Open the loader that fits what `path` holds: a store, raw files, games, or a feed; settings are the loader's.
 
-    Conversations are told by how a store was made, rollouts by the ending `.rollouts` and by being a feed, self-play
-    games by what a folder's archives hold; all by a keyword that is about them alone, or by the fields of a first row.
+    Conversations are detected by how a store was made, rollouts by the ending `.rollouts` and by being a feed, and
+    self-play games by what a folder's archives hold. All are detected by a keyword that is about them alone, or by the
+    fields of a first row.
 
     >>> from millstream.loaders import example_loader
     >>> with load(example_loader().store, chunk_size=4, framework="numpy") as loader:

@@ -12,7 +12,7 @@ from millstream.advantages import AdvantageSettings, compute_advantages, correct
 from millstream.advantages.masked import masked_sums, whiten
 from millstream.advantages.rewards import kl_divergence
 from millstream.batches import MeanOf
-from millstream.batches.rollout_loss import StepLoss
+from millstream.batches.denominators import StepLoss
 from millstream.rollouts import KINDS, RolloutBlock
 
 GAMMA, LAM, CONSTANT, CAP, FLOOR = 0.97, 0.9, 8.0, 1.5, 0.5

@@ -21,7 +21,8 @@ from millstream.chats.parse import Conversation, Message, RowParser
 from millstream.chats.parse.row_types import Stretch
 from millstream.cli.main import main
 from millstream.errors import MillstreamError, RecipeError, TokenizerError
-from millstream.loaders import RawSettings, prepared_chat
+from millstream.loaders import prepared_chat
+from millstream.loaders.growing import RawSettings
 from millstream.sources import Reading, format_named
 from millstream.stats import LintReport, Progress
 from millstream.stats.lint_report import MOST_KINDS, Finding

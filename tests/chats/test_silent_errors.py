@@ -24,7 +24,8 @@ from millstream.chats.templates import ChatTemplate
 from millstream.chats.templates.builtin import BUILTINS
 from millstream.chats.truncate import Pair, PairLimit, fit_pair
 from millstream.errors import LoaderError, TemplateError
-from millstream.loaders import ConversationDataLoader, member
+from millstream.loaders import ConversationDataLoader
+from millstream.loaders import rows as row_module
 from millstream.tokens import BPETokenizer, CharTokenizer, load_tokenizer, with_control_tokens
 from millstream.tokens.huggingface import HuggingFaceTokenizer
 
@@ -285,7 +286,7 @@ def over(path: Path, cache: Path, **given: Any) -> ConversationDataLoader:
 
 def test_everything_is_tokenised_before_the_first_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first rows are there while the rest is made, and what was made is not made again."""
-    monkeypatch.setattr(member, "WINDOW_DOCUMENTS", 4)
+    monkeypatch.setattr(row_module, "WINDOW_DOCUMENTS", 4)
     Tap().install(monkeypatch)
     path = rows_file(tmp_path, 200)
     with over(path, tmp_path / "cache", reading={"chunk_bytes": 500}) as loader:

@@ -22,7 +22,7 @@ from laws.stream_kinds import LENGTH, Place, Stream, Streaming, kept_in, places
 from laws.token_kinds import Tokens, rows_of
 from loaders.conversations import Chats
 from millstream import MixedDataLoader, PretrainDataLoader, RolloutDataLoader, RowOrigin, TokenStore, prepare
-from millstream.loaders.stream import StreamSpan
+from millstream.loaders.growing.stream import StreamSpan
 from millstream.order import quotas
 from rollouts.samples import random_rollouts
 

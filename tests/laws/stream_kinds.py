@@ -16,7 +16,7 @@ from laws.case import Data, Kind, Row, Team
 from laws.raw_files import EOS, TOKENIZER, RawFiles, corpora, cuts, tokens_of
 from laws.token_kinds import Tokens, shuffles
 from millstream import PretrainDataLoader, RowOrigin
-from millstream.loaders.stream import StreamSpan
+from millstream.loaders.growing.stream import StreamSpan
 from millstream.preparation import MEMORY_PER_CHUNK
 from millstream.sources import Reading, discover, raw_record, read_file
 

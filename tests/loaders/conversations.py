@@ -26,8 +26,10 @@ from millstream import TrainingBatch
 from millstream.chats import Limit
 from millstream.chats.encode import Encoder
 from millstream.chats.parse.parser import parse_row
-from millstream.loaders import ChatKeywords, ConversationDataLoader, growth, member
+from millstream.loaders import ChatKeywords, ConversationDataLoader
+from millstream.loaders import rows as row_module
 from millstream.loaders.chat_keywords import chat_settings
+from millstream.loaders.growing import background_prepare as growth
 from millstream.preparation import RunOptions, StoreRecipe, prepare_store
 from millstream.sources import Reading, discover
 from millstream.storage import disk
@@ -146,27 +148,27 @@ class Tap:
         self.allowed = self.used = 0
 
     def install(self, patch: pytest.MonkeyPatch) -> None:
-        report = growth.Growth._report
+        report = growth.BackgroundPrepare._report
 
         def allow(path: Path) -> Any:
             self.allowed += 1
             return stamp_of(path)
 
-        def await_turn(made: growth.Growth, progress: Any) -> None:
+        def await_turn(made: growth.BackgroundPrepare, progress: Any) -> None:
             while self.used >= self.allowed and not made._stopping.is_set():
                 time.sleep(0.0005)
             self.used += 1
             report(made, progress)
 
         patch.setattr(growth, "stamp_of", allow)
-        patch.setattr(growth.Growth, "_report", await_turn)
+        patch.setattr(growth.BackgroundPrepare, "_report", await_turn)
 
 
 @contextmanager
 def small() -> Iterator[pytest.MonkeyPatch]:
     """Make windows of a few conversations, look often, and do not wait for the disk."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(member, "WINDOW_DOCUMENTS", WINDOW)
+        patch.setattr(row_module, "WINDOW_DOCUMENTS", WINDOW)
         patch.setattr(growth, "_LOOK_S", 0.001)
         patch.setattr(growth, "_BUSY_S", 0.005)
         patch.setattr(disk, "sync", lambda fd: None)

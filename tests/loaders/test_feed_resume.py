@@ -15,7 +15,7 @@ from loaders.test_rollout_feed import filled, ids, opened, spooled
 from millstream import BusyError, LoaderError, LossWarning, StateError, StoreError, WaitTimeout
 from millstream.feeds import SpoolFeed
 from millstream.feeds.admission import JournalReader
-from millstream.loaders import feed_steps
+from millstream.loaders.rollouts import steps
 from millstream.loaders.runs import JOURNAL
 from millstream.loaders.runs import feed as feed_runs
 from millstream.storage import disk
@@ -323,7 +323,7 @@ def test_rollouts_that_cannot_be_rated_are_not_passed_over(tmp_path: Path, monke
         def refuse(*_: Any) -> None:
             raise ArithmeticError("no")
 
-        patch.setattr(feed_steps, "rate", refuse)
+        patch.setattr(steps, "rate", refuse)
         for _ in range(2):
             with pytest.raises(ArithmeticError):
                 loader.next()

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from chats.chatml import bpe
 from loaders.samples import follows_its_hint
 from millstream import LoaderError, MixedDataLoader, StateError, TokenStore, TokenStoreWriter, TrainingBatch
-from millstream.loaders import ConversationDataLoader, member, per_row
-from millstream.loaders.transforms import Row
+from millstream.loaders import ConversationDataLoader, per_row
+from millstream.loaders import rows as row_module
+from millstream.loaders.hooks import Row
 
 LENGTH, WINDOW, DOCUMENTS = 32, 16, 83
 Rows = list[tuple[list[int], list[int]]]
@@ -37,8 +38,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
 @pytest.fixture(autouse=True, scope="module")
 def small_windows() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(member, "WINDOW_DOCUMENTS", WINDOW)
-        patch.setattr(member, "BLOCK_ROWS", 4)
+        patch.setattr(row_module, "WINDOW_DOCUMENTS", WINDOW)
+        patch.setattr(row_module, "BLOCK_ROWS", 4)
         yield
 
 
@@ -122,7 +123,7 @@ def test_a_budget_is_used(store: TokenStore) -> None:
 
 
 def test_grouping_saves_most_of_the_padding(store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "WINDOW_DOCUMENTS", DOCUMENTS)
+    monkeypatch.setattr(row_module, "WINDOW_DOCUMENTS", DOCUMENTS)
 
     def wasted(**how: Any) -> float:
         batches = epoch_of(store, batch_size=4, **how)

@@ -13,7 +13,7 @@ import pytest
 from chats.chatml import bpe
 from loaders.conversations import CHAT, conversation
 from millstream import ConversationDataLoader, LossWarning, MixedDataLoader, PretrainDataLoader, prepare
-from millstream.loaders.growth import Growth
+from millstream.loaders.growing import BackgroundPrepare
 from millstream.preparation.bad_records import LOUD
 from millstream.store import TokenStore
 
@@ -153,9 +153,9 @@ def test_what_is_known_so_far_is_named_while_rows_are_made(
 ) -> None:
     (tmp_path / "chats.jsonl").write_text(rows({"messages": []}))
     source: Any = tmp_path / "chats.jsonl" if form is not list else [*CHATS, {"messages": []}]
-    look = Growth.look
+    look = BackgroundPrepare.look
 
-    def only_unfinished(growth: Growth) -> tuple[TokenStore | None, bool]:
+    def only_unfinished(growth: BackgroundPrepare) -> tuple[TokenStore | None, bool]:
         if seen:
             return look(growth)
         while (found := look(growth))[0] is None and not found[1]:
@@ -164,7 +164,7 @@ def test_what_is_known_so_far_is_named_while_rows_are_made(
         return found
 
     seen: list[TokenStore | None] = []
-    monkeypatch.setattr(Growth, "look", only_unfinished)
+    monkeypatch.setattr(BackgroundPrepare, "look", only_unfinished)
     with pytest.warns(LossWarning), chats(source, tmp_path / "cache", on_bad="skip") as loader:
         assert loader.losses["left_out:data:empty conversation"] == 1
         loader.wait()

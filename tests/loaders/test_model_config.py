@@ -10,7 +10,7 @@ import pytest
 
 from loaders.samples import counting_loader, follows_its_hint, inputs
 from millstream import CharTokenizer, LoaderError, MixedDataLoader, PretrainDataLoader, StoreError
-from millstream.loaders.model_config import ModelLimits
+from millstream.loaders.settings import ModelLimits
 from store.samples import write_store
 
 GPT2 = {"vocab_size": 50257, "n_positions": 1024, "eos_token_id": 50256}

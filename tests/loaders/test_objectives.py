@@ -22,7 +22,7 @@ from millstream import (
     mask_tokens,
 )
 from millstream.loaders import ConversationDataLoader, PerRow
-from millstream.loaders.transforms import Row
+from millstream.loaders.hooks import Row
 
 MASK, SPECIAL, VOCABULARY = 4, (0, 1, 2), 500
 PREFIX, SUFFIX, MIDDLE, END = 501, 502, 503, 1

@@ -14,7 +14,7 @@ import pytest
 
 from millstream import MemoryFeed, RecordError, RolloutDataLoader, WaitTimeout
 from millstream.feeds.spool import SpoolSource
-from millstream.loaders import rollout_gathering
+from millstream.loaders.rollouts import rollout_set as rollout_gathering
 
 LIVE = {"groups_per_batch": 2, "group_size": 2, "timeout_s": 20}
 

@@ -518,7 +518,7 @@ def test_the_last_rollout_batch_can_be_shown_and_rows_say_whether_they_came_agai
 
 
 def test_rollouts_over_http_need_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(LoaderError, match="nobody said in which"):
+    with pytest.raises(LoaderError, match="and none was given"):
         RolloutDataLoader("http://127.0.0.1:0")
     live = {**LIVE, "feed": {"directory": tmp_path / "inbox", "token": "secret"}}
     with RolloutDataLoader("http://127.0.0.1:0", live=live, framework="numpy"):

@@ -9,7 +9,7 @@ import pytest
 from millstream import RolloutDataLoader
 from millstream.advantages import Overlong
 from millstream.errors import LoaderError
-from millstream.loaders import StepSettings
+from millstream.loaders.rollouts import StepSettings
 
 RECORD = {"group_id": "g", "token_ids": [7, 8, 9], "loss_mask": [0, 1, 1], "finish": "stop"}
 RECORDS = [{**RECORD, "rollout_id": number, "reward": float(number)} for number in range(2)]

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from millstream import BPETokenizer, RolloutDataLoader
 from millstream.advantages import Overlong
-from millstream.loaders.rollout_marks import MARKS, WIDTH, columns
-from millstream.loaders.rollout_pieces import EDGE_TOKENS, pieces_of
-from millstream.loaders.rollout_shown import show_rollout
-from millstream.loaders.rollout_table import MOST_ROWS, OF_EACH_END
+from millstream.loaders.rollouts import show_rollout
+from millstream.loaders.rollouts.marks import EDGE_TOKENS, MARKS, WIDTH, columns, pieces_of
+from millstream.loaders.rollouts.show import MOST_ROWS, OF_EACH_END
 from millstream.rollouts import block_of
 from millstream.stats import Shown, visible
 

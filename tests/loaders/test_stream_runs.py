@@ -16,7 +16,8 @@ from loaders.mixtures import Source, mixed
 from loaders.samples import follows_its_hint, ran, run_script
 from millstream import FingerprintError, LoaderError, StateError, UnknownLength
 from millstream.loaders import merge_states
-from millstream.loaders.stream import AHEAD, StreamSource
+from millstream.loaders.growing import StreamSource
+from millstream.loaders.growing.stream import AHEAD
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))
 LARGE = corpus((("jsonl", (9,) * 300), ("csv", (9,) * 300)))

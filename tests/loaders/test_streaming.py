@@ -37,7 +37,7 @@ from millstream import (
     per_row,
     prepare,
 )
-from millstream.loaders.stream import AHEAD, StreamSpan
+from millstream.loaders.growing.stream import AHEAD, StreamSpan
 from millstream.sources import FileFailure, file_digests, read_at
 
 FOLDER = corpus((("jsonl", (3,) * 60), ("jsonl.gz", (5,) * 30), ("csv", (4,) * 30)))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from loaders.samples import counting_file, counting_loader, follows_its_hint, take
 from millstream import LoaderError, MixedDataLoader, PretrainDataLoader, TrainingBatch, per_row
-from millstream.loaders.transforms import Row
+from millstream.loaders.hooks import Row
 
 SAMPLES = 37
 Noise = dict[tuple[int, int], list[int]]

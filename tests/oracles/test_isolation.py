@@ -11,7 +11,7 @@ import torch
 
 from millstream import LoaderError, TokenStoreWriter
 from millstream.loaders import ConversationDataLoader
-from millstream.loaders.member import Isolation
+from millstream.loaders.rows import Isolation
 from oracles.asked import asked
 
 pytestmark = pytest.mark.oracle

@@ -15,8 +15,8 @@ from laws.raw_files import RawFiles
 from laws.stream_kinds import Stream, example
 from millstream import MixedDataLoader, UnknownLength
 from millstream.errors import ClosedError
-from millstream.loaders.runs.growing import Growing
-from millstream.loaders.stream import StreamSource
+from millstream.loaders.growing import StreamSource
+from millstream.loaders.runs.growing_source import Growing
 from millstream.streams import KeptInMemory, Pass, StreamWindows, View
 from millstream.streams.slots import SlotReader
 

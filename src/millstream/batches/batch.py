@@ -1,6 +1,6 @@
 """TrainingBatch: ids, labels and masks of some rows, in the tensors of one framework.
 
-`labels[i]` is the target of position i; -100 where there is no loss. The masks are made when somebody asks for them:
+`labels[i]` is the target of position i; -100 where there is no loss. The masks are made when they are read:
 they follow from labels and row lengths, and each costs as much as the ids.
 """
 
@@ -15,12 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream._core import Batch
-from millstream.batches.answers import AnswerFields
 from millstream.batches.columns import NO_COLUMNS, Columns
 from millstream.batches.mapped import MappedBatch, no_name
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
-from millstream.batches.pieces import PieceFields
 from millstream.batches.remade import GIVEN_FIELDS, fields_of
+from millstream.batches.slicing import AnswerFields, PieceFields
 from millstream.errors import BatchError
 from millstream.tensors import backend, framework_of
 

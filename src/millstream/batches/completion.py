@@ -32,7 +32,7 @@ class CompletionTracker:
 
     Args:
         world_size: Ranks that report, 0 … world_size - 1.
-        first_step: The first step that is reported: `state["step"]` of a run that goes on.
+        first_step: The first step that is reported: `state["step"]` of a resumed run.
         window: Steps that may be open at a time; a report from farther ahead is an error, so memory is bounded.
     """
 

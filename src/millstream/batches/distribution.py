@@ -164,5 +164,5 @@ def _gathered(batch: AnyBatch, rows: Sequence[int]) -> AnyBatch:
 
 
 def _view(batch: AnyBatch) -> AnyBatch:
-    """Look at the same rows once more: a rank may release its batch while its peers go on."""
+    """Look at the same rows once more: a rank may release its batch while its peers continue."""
     return batch.split(1)[0]

@@ -11,17 +11,23 @@ from dataclasses import dataclass
 from typing import Literal
 
 from millstream._core import (
-    Batch,
+    Batch as Batch,
+)
+from millstream._core import (
     BudgetFull,
     DataError,
     DirectFill,
-    Feed,
     FeedSource,
     IdError,
-    Packing,
     Ring,
     RingClosed,
     StoreFiles,
+)
+from millstream._core import (
+    Feed as Feed,
+)
+from millstream._core import (
+    Packing as Packing,
 )
 from millstream.errors import BudgetError, ClosedError, StoreError
 from millstream.order import Clock
@@ -228,7 +234,7 @@ class Engine:
         return spent_ns - START_NS >= self._depth(self._feed, clock, rows) * spent_ns // batches
 
     def pause(self) -> None:
-        """Stop the threads, and who fills in their place; what they read stays open."""
+        """Stop the threads, and direct filling; what they read stays open."""
         ring, self.ring = self.ring, None
         direct, self.direct = self.direct, None
         if ring is not None:
@@ -279,7 +285,7 @@ class Engine:
 
 
 def in_use_error(budget: Budget) -> BudgetError:
-    """Say that whoever got batches holds them all."""
+    """Say that the consumers hold all batches."""
     return BudgetError(
         f"{budget.used_bytes} of the {budget.most_bytes} bytes that memory_budget allows for batches are still in use "
         "by your code, and another batch does not fit",
@@ -290,7 +296,7 @@ def in_use_error(budget: Budget) -> BudgetError:
 
 def closed_error() -> ClosedError:
     """Say that there will be no more batches."""
-    return ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to go on")
+    return ClosedError("this loader was closed", hint="make a new one, and load_state_dict() to resume")
 
 
 def data_error(error: DataError) -> StoreError:

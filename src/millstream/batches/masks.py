@@ -1,4 +1,4 @@
-"""The masks of a batch: made when they are asked for, of labels and lengths, unless somebody gave them.
+"""The masks of a batch: made when they are asked for, of labels and lengths, unless they were given.
 
 Each costs as much as the ids. A mask that was given goes wherever the rows go; one that was made is made again.
 """

@@ -1,7 +1,7 @@
 """BatchPool: batches to be written into, over buffers that are used again and again.
 
-A buffer comes back when the last tensor that looks at it is gone, so it is never handed out under somebody's eyes;
-`release` lets go of the batch's own tensors, which usually are the last.
+A buffer comes back when the last tensor that looks at it is gone, so it is never handed out while it is in use;
+`release` drops the batch's own tensors, which usually are the last.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BatchPool:
         self._in_use = self._in_use_bytes = self._hits = self._misses = 0
         self._waits = Waits()
         # A buffer may come back in the middle of anything, also of our own work in this thread: it is put down here,
-        # in one step that needs no lock, and counted when somebody asks.
+        # in one step that needs no lock, and counted on demand.
         self._returned: deque[Buffer] = deque()
 
     def allocate(self, rows: int, length: int, timeout_s: float | None = None) -> TrainingBatch:

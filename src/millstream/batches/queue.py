@@ -1,7 +1,7 @@
 """BatchQueue: batches on their way from the threads that make them to the threads that train on them.
 
 Bounded by batches and by bytes. It ends once, and everybody hears of it: after `close()` nothing goes in, what is
-inside comes out, and then consumers are told that it is over, or what went wrong.
+inside comes out, and then consumers get the end, or what went wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PLAIN = frozenset((int, float, bool, str, type(None)))
 
 @dataclass(frozen=True)
 class QueueStats:
-    """What a queue holds, what went through it, and who waited for whom."""
+    """What a queue holds, what went through it, and how long both sides waited."""
 
     size: int
     bytes: int
@@ -40,7 +40,7 @@ class QueueStats:
 class BatchQueue:
     """First in, first out, for any number of producers and consumers.
 
-    Leaving a `with` block closes the queue; an exception that leaves it goes to the consumers, behind the batches that
+    Leaving a `with` block closes the queue; an exception that leaves it goes to the consumers, after the batches that
     were made before it.
 
     >>> queue = BatchQueue(capacity=4)
@@ -99,7 +99,7 @@ class BatchQueue:
         return self._queue.clear()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Let nothing more in and wake everybody who waits. The first call counts; later ones change nothing.
+        """Let nothing more in and wake all that wait. The first call counts; later ones change nothing.
 
         Args:
             error: What went wrong in the producer; consumers get it when they have taken everything else.

@@ -27,7 +27,7 @@ GIVEN_FIELDS = ("input_ids", "labels", "position_ids", *MASKS, "loss_weights", "
 """What a mapping may name."""
 
 
-class Origin(NamedTuple, Generic[BatchT]):
+class RemadeFrom(NamedTuple, Generic[BatchT]):
     """Where the tensors of a mapping come from."""
 
     batch: BatchT
@@ -36,7 +36,7 @@ class Origin(NamedTuple, Generic[BatchT]):
     """Whether the tensors hold the rows of that batch in their order; else nothing says which rows they are."""
 
 
-def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> Origin[BatchT] | None:
+def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> RemadeFrom[BatchT] | None:
     """The batch whose `items()` a mapping was made of, None if it was made otherwise. `first` is its main tensor."""
     for key in given:
         owner = OWNERS.get(id(key))
@@ -46,11 +46,11 @@ def origin_of(kind: type[BatchT], given: Mapping[str, Any], first: Any) -> Origi
         return None
     whole = owner._first()
     if tuple(whole.shape) == tuple(first.shape):
-        return Origin(owner, same_rows=_in_their_places(owner, given, first))
+        return RemadeFrom(owner, same_rows=_in_their_places(owner, given, first))
     start = first_row(first, whole)
     if start is None:
-        return Origin(owner, same_rows=False)
-    return Origin(owner.rows_between(start, start + int(first.shape[0])), same_rows=True)
+        return RemadeFrom(owner, same_rows=False)
+    return RemadeFrom(owner.rows_between(start, start + int(first.shape[0])), same_rows=True)
 
 
 def _in_their_places(batch: MappedBatch, given: Mapping[str, Any], first: Any) -> bool:

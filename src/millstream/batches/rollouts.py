@@ -18,9 +18,8 @@ import numpy.typing as npt
 from millstream import _core
 from millstream.advantages import masked_counts
 from millstream.batches.batch import TrainingBatch
-from millstream.batches.columns import Columns
-from millstream.batches.rollout_columns import fitting, sample_columns, token_columns
-from millstream.batches.rollout_loss import MeanOf, Numbers, StepLoss
+from millstream.batches.columns import Columns, fitting, sample_columns, token_columns
+from millstream.batches.denominators import MeanOf, Numbers, StepLoss
 from millstream.errors import BatchError, BudgetError, StoreError
 from millstream.order import Integers
 from millstream.rollouts import RolloutBlock

@@ -22,18 +22,8 @@ from millstream.cli.rollouts import explain_rollouts, hold_rollouts, refuse
 from millstream.cli.stderr import say
 from millstream.cli.terminal import one_line, print_json
 from millstream.errors import LoaderError, StateError, StoreError
-from millstream.loaders import (
-    FeedOrder,
-    FeedPhase,
-    FeedPlace,
-    RecordedRun,
-    RowOrigin,
-    Span,
-    StepSettings,
-    are_games,
-    journal_of,
-    origins_of,
-)
+from millstream.loaders import RowOrigin, Span, are_games, journal_of, origins_of
+from millstream.loaders.rollouts import FeedOrder, FeedPhase, FeedPlace, RecordedRun, StepSettings
 from millstream.loaders.runs import FeedRun
 from millstream.loaders.self_play import RecordedSelfPlay
 from millstream.order import CostModel

@@ -12,7 +12,8 @@ from millstream.cli.options import wanted_rows
 from millstream.cli.stderr import say
 from millstream.cli.terminal import bars, histogram, one_line, print_json, spread, table
 from millstream.errors import LoaderError
-from millstream.loaders import FEED_SCHEMES, RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
+from millstream.loaders import RolloutDataLoader, are_rollouts, refuse_journal, refuse_nothing
+from millstream.loaders.rollouts import FEED_SCHEMES
 from millstream.rollouts import RolloutSummary, find_rollouts, read_rollouts
 from millstream.sources import FoundFile
 from millstream.stats import count, counted, share, size

@@ -9,7 +9,8 @@ from millstream.cli.options import TEMPLATES, add_chat_arguments, add_run_argume
 from millstream.cli.rollouts import add_rollout_arguments, hold_rollouts, number_of, open_rollouts, refuse
 from millstream.cli.terminal import print_json, print_shown
 from millstream.errors import LoaderError
-from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games, is_raw
+from millstream.loaders import ChatKeywords, ConversationDataLoader, are_games
+from millstream.loaders.growing import is_raw
 from millstream.stats import Shown
 from millstream.store import WEIGHTED, TokenStore
 

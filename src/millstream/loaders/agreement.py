@@ -1,6 +1,6 @@
 """Do all ranks follow one plan? What each of them says of its plan -> what differs, and on which rank.
 
-Ranks never talk while they load, so a rank with another seed or other data would go on unnoticed.
+Ranks never talk while they load, so without this check a rank with another seed or other data would stay unnoticed.
 """
 
 from __future__ import annotations

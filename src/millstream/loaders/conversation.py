@@ -10,27 +10,42 @@ from typing import Any, Unpack, cast, get_args
 
 import numpy as np
 
-from millstream.batches import TrainingBatch, check_isolation
+from millstream.batches import EngineMeanOf, LossMean, TrainingBatch, check_isolation
 from millstream.chats import ChatSettings, DecidedChat
 from millstream.errors import LoaderError
 from millstream.loaders.answers import answers_of, check_choices, check_length
+from millstream.loaders.arguments import refuse_unknown
 from millstream.loaders.chat_keywords import ChatKeywords, chat_keywords, chat_settings
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.explain import origins_of
 from millstream.loaders.fillers import RingFiller
-from millstream.loaders.growth import GrowingStore, Growth
-from millstream.loaders.lengths import PadTo, grouped, one_group, pad_multiple
+from millstream.loaders.growing import (
+    BackgroundPrepare,
+    GrowingStore,
+    RawSettings,
+    ReadingKeywords,
+    cached_store,
+    is_raw,
+)
 from millstream.loaders.loader import DataLoader
-from millstream.loaders.loss import LossMean, MeanOf
-from millstream.loaders.made_by import chat_recipe, longest_chat
+from millstream.loaders.lost_data import chat_recipe, longest_chat
 from millstream.loaders.media import MediaRows, media_of_files, media_of_store
-from millstream.loaders.member import Answers, Isolation, Member, RowShape
-from millstream.loaders.names_elsewhere import refuse_unknown
-from millstream.loaders.raw import RawSettings, ReadingKeywords, cached_store, is_raw
-from millstream.loaders.rows import id_limit, padding_id, row_length
+from millstream.loaders.rows import (
+    Answers,
+    Isolation,
+    PadTo,
+    RowShape,
+    RowSource,
+    grouped,
+    id_limit,
+    one_group,
+    pad_multiple,
+    padding_id,
+    row_length,
+)
 from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import LoaderSettings, SharedKeywords, check_choice, positive, resolve
-from millstream.loaders.shown import show_document, show_step
+from millstream.loaders.show import show_document, show_step
 from millstream.order import Share, source_key
 from millstream.preparation import Mixing, OnBad
 from millstream.stats import Shown
@@ -45,8 +60,9 @@ class ConversationKeywords(ChatKeywords, SharedKeywords, total=False):
 class ConversationDataLoader(DataLoader[TrainingBatch]):
     """Conversations, each token with its weight in the loss; one in a row, or packed.
 
-    Rows of preferences, judged answers (KTO) and judged steps are told by their fields, and give batches with fields of
-    their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`; see docs/reference/conversations.md.
+    Rows of preferences, judged answers (KTO) and judged steps are detected by their fields. Their batches have
+    fields of their own: `batch.chosen`, `batch.rejected`; `batch["label"]`, `batch.kl`
+    (docs/reference/conversations.md).
 
     >>> chats = [{"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}]
     >>> from millstream import BPETokenizer
@@ -101,7 +117,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         pad_to_multiple_of: int = 1,
         group_by_length: bool = False,
         max_tokens: int | None = None,
-        loss: MeanOf = "token",
+        loss: EngineMeanOf = "token",
         accumulation: int = 1,
         name: str = "data",
         pad_id: int | None = None,
@@ -116,7 +132,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
         store = None if is_raw(path) else path if isinstance(path, TokenStore) else TokenStore(path)
         made_for = None if store is None else longest_chat(store)
         length = row_length(made_for if max_length is None else max_length, None, settings, "max_length")
-        check_choice("loss", loss, get_args(MeanOf))
+        check_choice("loss", loss, get_args(EngineMeanOf))
         check_choice("isolation", isolation, get_args(Isolation))
         shape = RowShape(length, "packed", isolation=isolation) if packing else RowShape(length, "row")
         multiple = pad_multiple(pad_to or ("max_length" if packing else "longest"), pad_to_multiple_of, length)
@@ -164,7 +180,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
             run.tell_losses()
 
     @property
-    def member(self) -> Member:
+    def member(self) -> RowSource:
         """This loader's part in a mixture, which waits until it is made."""
         self._run.finish()
         return next(iter(self._run.members.values()))
@@ -201,7 +217,7 @@ class ConversationDataLoader(DataLoader[TrainingBatch]):
             raise LoaderError(f"there is nothing to check: this loader has {how}", hint=hint)
         with self._locks.asking:
             batch = self._delivery.batch(self._filler.peek()).copy()
-            self._ledger.forget()  # it is delivered later
+            self._handover.ledger.forget()  # it is delivered later
         return check_isolation(model, batch, tolerance=tolerance)
 
     def show(self, row: int = 0, step: int | None = None) -> Shown:
@@ -234,14 +250,14 @@ def _add_media(media: MediaRows, run: StoreRun, batch: TrainingBatch, step: int)
 
 
 @dataclass(frozen=True)
-class _Source:
+class _Conversations:
     """Where conversations come from: a store, which may still be made, and how it becomes rows."""
 
     store: TokenStore
     tokenizer: Tokenizer | None
-    member: Callable[..., Member]
+    member: Callable[..., RowSource]
     """(shape, store, whether it is complete) -> the store's part in the run."""
-    growth: Growth | None = None
+    growth: BackgroundPrepare | None = None
     answers: Answers | None = None
     """What rows are, if they are answers."""
     media: MediaRows | None = None
@@ -258,7 +274,9 @@ class _Source:
             raise
 
 
-def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings) -> _Source:
+def _raw_source(
+    path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings, settings: LoaderSettings
+) -> _Conversations:
     """Conversations that are tokenised into the cache, by one process, while all train on what is there already."""
     if tokenizer is None:
         raise LoaderError("conversations need a tokenizer", hint="pass tokenizer='gpt2', a file or an object")
@@ -269,17 +287,19 @@ def _raw_source(path: Any, tokenizer: Any, raw: RawSettings, chat: ChatSettings,
     assert isinstance(decided, DecidedChat)
     own = decided.encoder.tokenizer
 
-    def member(shape: RowShape, store: TokenStore, complete: bool) -> Member:  # noqa: FBT001 - as it was found
-        following = Member.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
+    def member(shape: RowShape, store: TokenStore, complete: bool) -> RowSource:  # noqa: FBT001 - as it was found
+        following = RowSource.following(store, shape, settings.shuffle, cached.output.name, complete=complete)
         return replace(following, id_limit=id_limit(store, own, settings), tokenizer=own)
 
-    growth = None if cached.output.exists() else Growth(cached.output, cached.make, cached.sources)
+    growth = None if cached.output.exists() else BackgroundPrepare(cached.output, cached.make, cached.sources)
     store = TokenStore(cached.output) if growth is None else growth.wait(0)[0]
     media = media_of_files(cached.found.files, cached.making.reading, decided)
-    return _Source(store, own, member, growth, answers_of(decided.settings.kind), media)
+    return _Conversations(store, own, member, growth, answers_of(decided.settings.kind), media)
 
 
-def _store_source(store: TokenStore, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings) -> _Source:
+def _store_source(
+    store: TokenStore, tokenizer: Any, asked: list[str], key: int, settings: LoaderSettings
+) -> _Conversations:
     """Conversations of a store: how they became tokens was decided when it was made."""
     if store.dtype != WEIGHTED:
         raise LoaderError(
@@ -296,14 +316,16 @@ def _store_source(store: TokenStore, tokenizer: Any, asked: list[str], key: int,
         check_tokenizer(given, str(store.path), store.manifest.get("tokenizer"))
     limit = id_limit(store, given, settings)
 
-    def member(shape: RowShape, opened: TokenStore, _: bool) -> Member:  # noqa: FBT001 - a store is complete
+    def member(shape: RowShape, opened: TokenStore, _: bool) -> RowSource:  # noqa: FBT001 - a store is complete
         if shape.fill != "alone":
-            return replace(Member.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
-        return Member(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
+            return replace(RowSource.packed(opened, shape, settings.shuffle, key), id_limit=limit, tokenizer=given)
+        return RowSource(opened, Share(opened.documents, settings.shuffle, unit=shape.unit), shape, limit, given)
 
     own = given or find_tokenizer(store.path, store.manifest.get("tokenizer"))
     recipe = chat_recipe(store)
-    return _Source(store, own, member, answers=answers_of(recipe.get("kind")), media=media_of_store(store, recipe, own))
+    return _Conversations(
+        store, own, member, answers=answers_of(recipe.get("kind")), media=media_of_store(store, recipe, own)
+    )
 
 
 def _parted(keywords: ConversationKeywords) -> tuple[ChatKeywords, SharedKeywords]:

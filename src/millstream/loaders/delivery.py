@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from millstream.batches import COLUMNS, Batch, TrainingBatch
+from millstream.batches import COLUMNS, Batch, LossMean, TrainingBatch
 from millstream.errors import LoaderError, StoreError
-from millstream.loaders.answers import AnswerRows, Taken
-from millstream.loaders.loss import LossMean
-from millstream.loaders.member import RowShape
-from millstream.loaders.mismatch import Place
+from millstream.loaders.answers import AnswerRows, BatchPlace, Taken
+from millstream.loaders.hooks import PerRow, transform_batch, transform_rows
+from millstream.loaders.rows import RowShape
 from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import LoaderSettings
-from millstream.loaders.transforms import PerRow, transform_batch, transform_rows
 from millstream.stats import Ledger
 from millstream.tensors import backend
 
@@ -96,7 +94,7 @@ class Delivery:
         epoch += epochs
         taken = None
         if self._answers is not None:
-            taken = self._taken(run, self._answers, native, Place(run.phase, epoch, place, self._settings.seed))
+            taken = self._taken(run, self._answers, native, BatchPlace(run.phase, epoch, place, self._settings.seed))
         batch = self.rows(native, step, epoch, place, run.phase.active if self._names_rows else ())
         if taken is not None:
             self._add_answers(batch, taken)
@@ -136,7 +134,7 @@ class Delivery:
         return batch
 
     @staticmethod
-    def _taken(run: StoreRun, answers: AnswerRows, native: Batch, place: Place) -> Taken:
+    def _taken(run: StoreRun, answers: AnswerRows, native: Batch, place: BatchPlace) -> Taken:
         """What rows of answers have besides tokens; a store that was finished and moved meanwhile is found again."""
         while True:
             try:

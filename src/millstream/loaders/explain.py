@@ -11,14 +11,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from millstream.errors import LoaderError, StoreError
-from millstream.loaders.growth import stream_of
-from millstream.loaders.member import Member
-from millstream.loaders.origin import RowOrigin, Span
+from millstream.loaders.growing import stream_of
+from millstream.loaders.rows import RowOrigin, RowSource, Span
 from millstream.loaders.settings import whole
 
 if TYPE_CHECKING:
+    from millstream.loaders.growing import StreamSource
     from millstream.loaders.runs import StoreRun
-    from millstream.loaders.stream import StreamSource
 
 
 class Source(Protocol):
@@ -61,7 +60,7 @@ class StoreSource:
         return self.origins(sample)
 
     @property
-    def _member(self) -> Member:
+    def _member(self) -> RowSource:
         if self.name not in self.run.members:
             raise no_such_member(self.name)
         return self.run.members[self.name]
@@ -81,19 +80,21 @@ class StreamRows:
             return [self.source.origin(sample, self.length)]
 
 
-def origins_in(member: Member, name: str, sample: int, length: int) -> list[RowOrigin]:
+def origins_in(member: RowSource, name: str, sample: int, length: int) -> list[RowOrigin]:
     """Name the origin of each row of a sample of a store."""
     rows = _rows(member, sample, length)
     return [RowOrigin(0, name, sample, *_spans_and_text(member, name, stretches)) for stretches in rows]
 
 
-def _rows(member: Member, sample: int, length: int) -> list[list[tuple[int, int]]]:
+def _rows(member: RowSource, sample: int, length: int) -> list[list[tuple[int, int]]]:
     """Where the inputs of each row of a sample lie in the store; only a group of rows has more than one."""
     stretches = [(start, min(stop, start + length)) for start, stop in _stretches(member, sample, length)]
     return [[stretch] for stretch in stretches] if member.shape.documents == "row" else [stretches]
 
 
-def _spans_and_text(member: Member, name: str, stretches: list[tuple[int, int]]) -> tuple[tuple[Span, ...], str | None]:
+def _spans_and_text(
+    member: RowSource, name: str, stretches: list[tuple[int, int]]
+) -> tuple[tuple[Span, ...], str | None]:
     store, tokenizer = member.store, member.text_tokenizer
     spans = tuple(
         Span(name, int(document), int(first), int(last), store.file_of(int(document)))
@@ -105,7 +106,7 @@ def _spans_and_text(member: Member, name: str, stretches: list[tuple[int, int]])
     return spans, tokenizer.decode([token for start, stop in stretches for token in store.read(start, stop).tolist()])
 
 
-def _stretches(member: Member, sample: int, length: int) -> list[tuple[int, int]]:
+def _stretches(member: RowSource, sample: int, length: int) -> list[tuple[int, int]]:
     """Where the inputs of a row lie in the store: [start, stop) each, before they are cut to the length of the row."""
     store = member.store
     if member.packing is not None:
@@ -140,7 +141,7 @@ def steps_of(document: int, source: str | None, run: StoreRun) -> list[int]:
     return run.schedule.steps_of(source, (start, stop), range(0), run.epoch)
 
 
-def samples_with(document: int, member: Member) -> range:
+def samples_with(document: int, member: RowSource) -> range:
     """The samples of a store that hold input tokens of a document, in rows of the present length."""
     start, stop = _tokens_of(document, member)
     if start == stop:
@@ -153,7 +154,7 @@ def samples_with(document: int, member: Member) -> range:
     return range(rows.start, min(rows.stop, member.share.samples))  # the tail has no row
 
 
-def _tokens_of(document: int, member: Member) -> tuple[int, int]:
+def _tokens_of(document: int, member: RowSource) -> tuple[int, int]:
     store = member.store
     number = whole(document)
     if number is None or not 0 <= number < store.documents:

@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from millstream.batches import closed_error
 from millstream.errors import LoaderError
-from millstream.loaders.agreement import Agreement
-from millstream.loaders.asked import asked_place, asked_rows, asked_step
-from millstream.loaders.callbacks import Callbacks
+from millstream.loaders.arguments import asked_place, asked_step
 from millstream.loaders.explain import origins_of
-from millstream.loaders.origin import RowOrigin
-from millstream.loaders.runs import Filler, Finisher, Locks, Run, RunEnded
+from millstream.loaders.handover import Handover, close_run, no_workers
+from millstream.loaders.rows import RowOrigin
+from millstream.loaders.runs import Filler, Finisher, Run
 from millstream.loaders.settings import MOST_PREFETCHED, LoaderSettings, positive
 from millstream.stages import History, close_on_exit
-from millstream.stats import Profile, as_pipeline
-from millstream.tensors import accept_as_torch_dataset, inside_torch_worker, refuse_to_be_dealt_again
+from millstream.stats import as_pipeline
+from millstream.tensors import accept_as_torch_dataset, refuse_to_be_dealt_again
 
 BatchT = TypeVar("BatchT")
 """What a loader gives: a `TrainingBatch`, or what fits its kind of data."""
-MadeT = TypeVar("MadeT")
 
 
 class DataLoader(Generic[BatchT]):
@@ -56,9 +52,7 @@ class DataLoader(Generic[BatchT]):
 
     settings: LoaderSettings
     _run: Any = None
-    _closed = False
-    _untaken: tuple[Any, int, Any, int] | None = None
-    """A batch that did not reach the trainer: how it was asked for, its epoch, itself, and its rows."""
+    _handover: Handover
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         """Make a loader that torch's DataLoader takes as a data set, also one that does not call `__init__`."""
@@ -84,12 +78,9 @@ class DataLoader(Generic[BatchT]):
         self.settings, self._run = settings, run
         self._filler: Any = filler
         self._delivery: Any = delivery
-        self._locks: Locks = run.locks
-        self._ledger = delivery.ledger
-        self._callbacks = Callbacks(settings.callbacks)
-        self._agreement = Agreement(settings.rank, settings.world_size)
-        self._profile, self._history = Profile(), History()
-        close_on_exit(self, partial(_close, run, filler))
+        self._locks, self._history = run.locks, History()
+        self._handover = Handover(run, filler, delivery.ledger, settings)
+        close_on_exit(self, partial(close_run, run, filler))
 
     def _having_run(self, what: str) -> Run:
         """The run, or an error that names what a loader without one lacks."""
@@ -112,9 +103,9 @@ class DataLoader(Generic[BatchT]):
         ([1, 3], 2)
         """
         self._run or self._having_run("get_batch()")
-        batch: BatchT | None = self._take(batch_size, self._delivery.finish)
+        batch: BatchT | None = self._handover.take(batch_size, self._delivery.finish)
         while batch is None:  # an epoch has ended
-            batch = self._take(batch_size, self._delivery.finish)
+            batch = self._handover.take(batch_size, self._delivery.finish)
         return batch
 
     def next(self) -> BatchT:
@@ -127,78 +118,6 @@ class DataLoader(Generic[BatchT]):
         """
         return self.get_batch()
 
-    def _take(self, batch_size: int | None, finish: Callable[[Any], tuple[MadeT, int]]) -> MadeT | None:
-        """Make the next step, hand it over and move on; None, and the next epoch begins, where one ends.
-
-        This runs for every batch: keep it lean.
-        """
-        began = time.perf_counter_ns()
-        locks = self._locks
-        with locks.asking:
-            run: Run = self._run
-            filler: Filler[Any] = self._filler
-            step = run.step
-            filled: Any = None
-            made: MadeT | None = None
-            size, epoch, rows, is_asked = 0, 0, 0, False
-            try:
-                if self._closed:
-                    raise closed_error()
-                size = self.settings.batch_size if batch_size is None else asked_rows(batch_size)
-                if not self._agreement.agreed:
-                    self._agreement.check(run.fingerprint)
-                if self._untaken is None:
-                    is_asked = True
-                    filled = filler.take(size)
-                    if filled is None:
-                        self._end_epoch(run)
-                        return None
-                    made, rows = finish(filled)
-                    epoch = run.epoch if self._callbacks.any else 0
-                    with locks.moving:
-                        filler.taken(filled)
-                else:
-                    epoch, made, rows = self._again(size, finish)
-                if self._callbacks.any:
-                    for batch in made if isinstance(made, list) else (made,):
-                        self._callbacks.delivered(epoch, batch)
-            except BaseException as error:
-                if is_asked and (run.step == step or run.steps_back):
-                    with locks.moving:
-                        filler.give_back(error, filled, step)
-                elif is_asked:
-                    self._untaken = (size, finish), epoch, made, rows
-                self._failed(error)
-                raise
-            self._untaken = None
-            if self._ledger.pending:
-                self._ledger.settle()
-            self._profile.delivered(rows, time.perf_counter_ns() - began)
-            return made
-
-    def _again(self, batch_size: int, finish: Callable[[Any], Any]) -> tuple[int, Any, int]:
-        """The batch of a step that the run has passed, and that did not reach the trainer: epoch, batch and rows."""
-        assert self._untaken is not None
-        (asked, finished), *made = self._untaken
-        if (batch_size, finish) != (asked, finished):
-            raise LoaderError(
-                f"the batch of step {self.step} was made, but a listener failed: it has batch_size={asked}",
-                hint=f"ask once more for batch_size={asked} with the same method, or load a state",
-            )
-        return made[0], made[1], made[2]
-
-    def _failed(self, error: BaseException) -> None:
-        self._ledger.forget()
-        if isinstance(error, Exception):
-            self._callbacks.error(error)
-
-    def _end_epoch(self, run: Run) -> None:
-        """The filler has no more of this epoch: begin the next."""
-        with self._locks.moving:
-            epoch = run.epoch
-            run.end_epoch()
-            self._callbacks.epoch_ended(epoch)
-
     def get_iterator(self) -> Iterator[BatchT]:
         """Iterate over the rest of the present epoch; the next call gives the next epoch.
 
@@ -208,25 +127,7 @@ class DataLoader(Generic[BatchT]):
         [2, 2, 1]
         """
         self._having_run("get_iterator()")
-        return self._rest_of_epoch(self._delivery.finish)
-
-    def _rest_of_epoch(self, finish: Callable[[Any], tuple[MadeT, int]]) -> Iterator[MadeT]:
-        if inside_torch_worker():
-            raise no_workers()
-        run = self._having_run("get_iterator()")
-        run.check_epochs()
-        first = present = self.epoch
-        while run.in_epoch(first):
-            try:
-                made = self._take(None, finish)
-            except RunEnded:
-                return
-            if made is not None:
-                yield made
-            now = self.epoch  # waits until it is known
-            if now != present:
-                self._callbacks.epoch_ended(present)
-                present = now
+        return self._handover.rest_of_epoch(self._delivery.finish)
 
     def __iter__(self) -> Iterator[BatchT]:
         refuse_to_be_dealt_again(self, getattr(getattr(self, "settings", None), "world_size", 1))
@@ -247,13 +148,7 @@ class DataLoader(Generic[BatchT]):
         return self._having_run("get_num_batches()").steps_in_epoch()
 
     def __len__(self) -> int:
-        """The batches of an epoch, as schedulers and progress bars ask for it; see `get_num_batches`.
-
-        >>> from millstream.loaders.pretrain import example_loader
-        >>> with example_loader(batch_size=2) as loader:
-        ...     len(loader)
-        3
-        """
+        """The batches of an epoch, as schedulers and progress bars ask for it; see `get_num_batches`."""
         return self.get_num_batches()
 
     def __bool__(self) -> bool:
@@ -270,7 +165,7 @@ class DataLoader(Generic[BatchT]):
         """
         self._having_run("prefetch()")
         depth = positive("prefetch", batches, MOST_PREFETCHED)
-        if self._closed:
+        if self._handover.closed:
             raise closed_error()
         self._filler.prefetch(depth)
 
@@ -285,7 +180,8 @@ class DataLoader(Generic[BatchT]):
         ...     loader.next().metadata["step"], loader.step
         (0, 1)
         """
-        return self._having_run("step").step - (self._untaken is not None)
+        self._having_run("step")
+        return self._handover.step
 
     @property
     def epoch(self) -> int:
@@ -297,14 +193,11 @@ class DataLoader(Generic[BatchT]):
         ...     epochs, loader.epoch
         ([0, 0, 1], 1)
         """
-        run = self._having_run("epoch")
-        if not run.is_known:
-            with self._locks.asking:
-                run.wait_until_known()
-        return run.epoch
+        self._having_run("epoch")
+        return self._handover.epoch
 
     def reset(self) -> None:
-        """Go back to the very beginning of the run; a run that cannot, to the last state that was committed or loaded.
+        """Return to the very beginning of the run; a run that cannot, to the last state that was committed or loaded.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -316,7 +209,7 @@ class DataLoader(Generic[BatchT]):
         run = self._having_run("reset()")
         with self._locks.asking, self._locks.moving:
             run.restart()
-            self._jumped()
+            self._handover.on_seek()
 
     def seek(self, step: int) -> None:
         """Go to a step of the run, in either direction, at no cost.
@@ -332,7 +225,7 @@ class DataLoader(Generic[BatchT]):
         with self._locks.asking, self._locks.moving:
             if step != self.step or run.steps_back:  # else it stays, with all that was made for this step
                 run.seek(step)
-                self._jumped()
+                self._handover.on_seek()
 
     def state_dict(self, *, after: Any = None, before: Any = None) -> dict[str, Any]:
         """Describe where the run stands: readable JSON, equal on all ranks, loadable on any number of them.
@@ -370,7 +263,7 @@ class DataLoader(Generic[BatchT]):
         run = self._having_run("load_state_dict()")
         with self._locks.asking, self._locks.moving:
             run.resume(state)
-            self._jumped()
+            self._handover.on_seek()
 
     def commit(self, state: Mapping[str, Any]) -> None:
         """Say that a state is safely saved: what only older states need is released.
@@ -384,13 +277,6 @@ class DataLoader(Generic[BatchT]):
         run = self._having_run("commit()")
         with self._locks.moving:
             run.commit(state)
-
-    def _jumped(self) -> None:
-        """The run stands elsewhere: what was made and counted is not about the rows that come."""
-        self._filler.stop()
-        self._ledger.restart()
-        self._untaken = None
-        self._callbacks.jumped()
 
     # Explaining
 
@@ -444,7 +330,7 @@ class DataLoader(Generic[BatchT]):
         ...     loader.losses
         {'cut_tokens': 0, 'tail_tokens:data': 0, 'dropped_rows': 1}
         """
-        return {} if self._run is None else {**self._ledger.counts, **self._run.losses}
+        return {} if self._run is None else {**self._handover.ledger.counts, **self._run.losses}
 
     def enable_profiling(self) -> None:
         """Start measuring from here.
@@ -457,10 +343,10 @@ class DataLoader(Generic[BatchT]):
         True
         """
         self._having_run("enable_profiling()")
-        self._profile.start(self._filler.counters)
+        self._handover.profile.start(self._filler.counters)
 
     def get_profiling_results(self) -> dict[str, Any]:
-        """Say how fast batches were delivered, who waited for whom, and who holds which memory.
+        """Say how fast batches were delivered, how long threads and trainer waited, and which memory is held by what.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
@@ -470,14 +356,7 @@ class DataLoader(Generic[BatchT]):
         (True, True)
         """
         self._having_run("get_profiling_results()")
-        filler = self._filler
-        results = self._profile.results(filler.counters)
-        results["memory"] = filler.memory
-        if filler.ready is not None:
-            results["ready_batches"] = filler.ready
-        results["losses"] = self.losses
-        results |= filler.figures
-        return results
+        return {**self._handover.figures(), "losses": self.losses, **self._filler.figures}
 
     def counters(self) -> dict[str, Any]:
         """What went through, as a pipeline of one stage would say it; `serve_metrics` of `millstream.stages` shows it.
@@ -528,9 +407,9 @@ class DataLoader(Generic[BatchT]):
         >>> batch.input_ids.shape
         (2, 4)
         """
-        self._closed = True
         if self._run is not None:
-            _close(self._run, self._filler)
+            self._handover.closed = True
+            close_run(self._run, self._filler)
         calls: list[tuple[int, Callable[[], None]]] = self.__dict__.get("_at_close", [])
         while calls:
             process, call = calls.pop()
@@ -540,26 +419,10 @@ class DataLoader(Generic[BatchT]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __getstate__(self) -> Any:
         if self._run is not None:
             raise no_workers()
         return self.__dict__
-
-
-def _close(run: Run, filler: Filler[Any]) -> None:
-    """Stop what makes rows, then what fills batches: either may be waited for."""
-    run.close()
-    filler.close()
-
-
-def no_workers() -> LoaderError:
-    """Say that a loader does not go to other processes: each would give all rows again."""
-    return LoaderError(
-        "a Millstream loader stays in the process of the trainer, and does not go to workers of torch's DataLoader",
-        hint="pass num_workers=0: Millstream's own threads do the work; elsewhere open the store and load_state_dict()",
-    )

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from millstream.chats import DecidedChat, MediaTokens, control_strings
 from millstream.chats.parse import Media, Options, RowParser
 from millstream.errors import LoaderError, SourceError
-from millstream.loaders.origin import RowOrigin
+from millstream.loaders.rows import RowOrigin
 from millstream.preparation import ReadRecord, origin_of, reader_of_files, reader_of_store
 from millstream.sources import FoundFile, Reading, object_in
 from millstream.store import Origin, TokenStore

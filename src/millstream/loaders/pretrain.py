@@ -12,10 +12,9 @@ from millstream.batches import TrainingBatch
 from millstream.errors import LoaderError, SourceError
 from millstream.loaders.delivery import Delivery
 from millstream.loaders.fillers import RingFiller
+from millstream.loaders.growing import RawSettings, ReadingKeywords, described, is_raw, prepared_store
 from millstream.loaders.loader import DataLoader
-from millstream.loaders.member import Documents, Member, RowShape
-from millstream.loaders.raw import RawSettings, ReadingKeywords, described, is_raw, prepared_store
-from millstream.loaders.rows import id_limit, padding_id, row_length
+from millstream.loaders.rows import Documents, RowShape, RowSource, id_limit, padding_id, row_length
 from millstream.loaders.runs import StoreRun
 from millstream.loaders.settings import SharedKeywords, check_choice, resolve
 from millstream.order import Share
@@ -25,7 +24,7 @@ from millstream.store import TokenStore, TokenStoreWriter
 from millstream.tokens import Tokenizer, check_tokenizer, is_learned, load_tokenizer
 
 if TYPE_CHECKING:
-    from millstream.loaders.stream import Stream
+    from millstream.loaders.growing import Stream
 
 
 class PretrainDataLoader(DataLoader[TrainingBatch]):
@@ -52,7 +51,7 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
             ids against its vocabulary.
         documents: "attend" lets rows run across documents, "isolate" resets positions and masks across them, "row"
             makes one padded or cut document a row (not of a stream).
-        tail: "drop" counts the tokens behind the last whole row as lost, "pad" makes a padded row of them.
+        tail: "drop" counts the tokens after the last whole row as lost, "pad" makes a padded row of them.
         dtype: Of a bare token file.
         name: Of the source; part of its key, so two sources of one seed have different orders.
         pad_id: What padding is filled with; by default the tokenizer's or the model's, else 0.
@@ -98,7 +97,7 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         check_choice("tail", tail, ("drop", "pad"))
         raw = RawSettings(recipe, on_bad, eos, reading or {})
         if streaming:
-            from millstream.loaders.stream import Stream, StreamSource
+            from millstream.loaders.growing import Stream, StreamSource
 
             streamed = _check_stream(path, tokenizer, documents, dtype)
             shape = RowShape(length, documents, tail, padding_id(pad_id, streamed, settings))
@@ -125,7 +124,7 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
             check_tokenizer(loaded, str(store.path), store.manifest.get("tokenizer"))
         shape = RowShape(length, documents, tail, padding_id(pad_id, loaded, settings))
         share = Share(_samples(store, shape), settings.shuffle)
-        member = Member(store, share, shape, id_limit(store, loaded, settings), loaded)
+        member = RowSource(store, share, shape, id_limit(store, loaded, settings), loaded)
         run = StoreRun(self.kind, {name: member}, shape, settings, one_source=True)
         delivery = Delivery.of_stores(run)
         super().__init__(run, RingFiller(run, delivery.id_bytes), delivery, settings)
@@ -133,9 +132,9 @@ class PretrainDataLoader(DataLoader[TrainingBatch]):
         run.tell_losses()
 
     @property
-    def member(self) -> Member:
+    def member(self) -> RowSource:
         """This loader's part in a mixture."""
-        member: Member = next(iter(self._run.members.values()))
+        member: RowSource = next(iter(self._run.members.values()))
         return member
 
     @property
@@ -191,5 +190,5 @@ def example_loader(**shared: Unpack[SharedKeywords]) -> PretrainDataLoader:
 
 
 def example_cache() -> Path:
-    """A cache for examples, which is nobody else's."""
+    """A cache that only this example uses."""
     return Path(tempfile.mkdtemp(prefix="millstream-example-"))

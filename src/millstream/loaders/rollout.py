@@ -9,22 +9,27 @@ from typing import Any, Unpack
 import numpy as np
 
 from millstream.advantages import AdvantageSettings
-from millstream.batches import TrainingBatch
+from millstream.batches import LossMean, TrainingBatch
 from millstream.errors import LoaderError
 from millstream.feeds.admission import mean_lengths
-from millstream.loaders.feed_settings import LiveSettings, feed_run, is_feed
-from millstream.loaders.feed_steps import RolloutBatch
 from millstream.loaders.fillers import RolloutDelivery, RolloutFiller
 from millstream.loaders.loader import DataLoader
-from millstream.loaders.loss import LossMean
-from millstream.loaders.member import Member, RowShape
-from millstream.loaders.mixed_rollouts import stored
-from millstream.loaders.rollout_gathering import RolloutSet, read_set
-from millstream.loaders.rollout_settings import RolloutKeywords, advantage_settings
-from millstream.loaders.rollout_shown import show_rollout
-from millstream.loaders.rollout_steps import Dealer, MicroBatches
-from millstream.loaders.rollout_task import RolloutTask
-from millstream.loaders.rows import id_limit
+from millstream.loaders.rollouts import (
+    Dealer,
+    LiveSettings,
+    MicroBatches,
+    RolloutBatch,
+    RolloutKeywords,
+    RolloutSet,
+    RolloutTask,
+    advantage_settings,
+    feed_run,
+    is_feed,
+    read_set,
+    show_rollout,
+    stored,
+)
+from millstream.loaders.rows import RowShape, RowSource, id_limit
 from millstream.loaders.runs import FeedRun, RolloutSetRun
 from millstream.order import Share
 from millstream.rollouts import Id, OnBad
@@ -139,13 +144,13 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
 
         Those without a rollout are a row of padding without loss. Every one has the denominators of the whole step.
         """
-        found = self._take(batch_size, self._checked_micro)
+        found = self._handover.take(batch_size, self._checked_micro)
         assert found is not None  # a filler of rollouts has no end of an epoch
         return found
 
     def iterate_micro_batches(self) -> Iterator[MicroBatches]:
         """Iterate over the rest of the present epoch, each step in micro-batches."""
-        return self._rest_of_epoch(self._checked_micro)
+        return self._handover.rest_of_epoch(self._checked_micro)
 
     @property
     def _checked_micro(self) -> Callable[[Any], tuple[MicroBatches, int]]:
@@ -156,7 +161,7 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
         return self._micro
 
     @cached_property
-    def member(self) -> Member:
+    def member(self) -> RowSource:
         """These rollouts as a part of a mixture: their tokens in a store."""
         for name, wrong in (("packing", self.steps.packing), ("keep_groups", self.steps.keep_groups)):
             if wrong:
@@ -166,7 +171,7 @@ class RolloutDataLoader(DataLoader[TrainingBatch]):
                 )
         store = stored(self.rollouts.block, self.rollouts.fingerprint, self.settings.cache_dir)
         limit = id_limit(store, self.tokenizer, self.settings)
-        return Member(store, Share(store.documents, self.settings.shuffle), self.shape, limit, self.tokenizer)
+        return RowSource(store, Share(store.documents, self.settings.shuffle), self.shape, limit, self.tokenizer)
 
     @property
     def store(self) -> TokenStore:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, Protocol
 
 from millstream.batches import Counters, TrainingBatch, closed_error
 from millstream.errors import LoaderError
-from millstream.loaders import Dealer, DealtStep, LoaderSettings, MicroBatches, PerRow, positive, transform_batch
+from millstream.loaders import LoaderSettings, PerRow, positive, transform_batch
+from millstream.loaders.rollouts import Dealer, DealtStep, MicroBatches
 from millstream.loaders.runs import Locks
 from millstream.stages import HomeProcess, Threads
 from millstream.stats import Ledger
@@ -78,7 +79,8 @@ class AheadStep(NamedTuple):
 class RolloutFiller:
     """Deals out the steps of a run, and makes their batches ahead where it is known what comes.
 
-    A batch that no thread has begun when it is asked for is made by who asks. Who makes it changes nothing about it.
+    A batch that no thread has begun when it is asked for is made by the asking thread. The thread that makes it changes
+    nothing about it.
     """
 
     def __init__(self, run: RolloutRun, dealer: Dealer, delivery: RolloutDelivery, prefetch: int | None) -> None:

@@ -126,7 +126,7 @@ class StageFiller:
         return graph is not None
 
     def close(self) -> None:
-        """End the stages for good; a consumer that waits is told."""
+        """End the stages for good; a consumer that waits gets ClosedError."""
         self._run.closed = True
         self.stop()
 

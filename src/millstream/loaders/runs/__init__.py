@@ -7,9 +7,9 @@ __getattr__, __dir__, __all__ = lazy(
     {
         "checkpoint": "JOURNAL FeedCheckpoint",
         "feed": "FeedRun",
-        "marks": "LEADER",
+        "feed_history": "LEADER",
         "rollout_set": "RolloutSetRun",
         "run": "Filler Finisher Locks Run RunEnded",
-        "store": "MOST_BATCH_TOKENS Mark StoreRun",
+        "store": "Mark StoreRun",
     },
 )

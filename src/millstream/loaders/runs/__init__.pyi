@@ -4,21 +4,19 @@ if TYPE_CHECKING:
     from millstream.loaders.runs.checkpoint import JOURNAL as JOURNAL
     from millstream.loaders.runs.checkpoint import FeedCheckpoint as FeedCheckpoint
     from millstream.loaders.runs.feed import FeedRun as FeedRun
-    from millstream.loaders.runs.marks import LEADER as LEADER
+    from millstream.loaders.runs.feed_history import LEADER as LEADER
     from millstream.loaders.runs.rollout_set import RolloutSetRun as RolloutSetRun
     from millstream.loaders.runs.run import Filler as Filler
     from millstream.loaders.runs.run import Finisher as Finisher
     from millstream.loaders.runs.run import Locks as Locks
     from millstream.loaders.runs.run import Run as Run
     from millstream.loaders.runs.run import RunEnded as RunEnded
-    from millstream.loaders.runs.store import MOST_BATCH_TOKENS as MOST_BATCH_TOKENS
     from millstream.loaders.runs.store import Mark as Mark
     from millstream.loaders.runs.store import StoreRun as StoreRun
 
 __all__ = [
     "JOURNAL",
     "LEADER",
-    "MOST_BATCH_TOKENS",
     "FeedCheckpoint",
     "FeedRun",
     "Filler",

@@ -1,9 +1,9 @@
-"""The background's side of an intake: what a feed brings is let in until a rollout batch can be cut; that is written
+"""The background's side of an intake: what a feed brings is admitted until a rollout batch can be cut; that is written
 down, and rated.
 
 One thread does it. It cuts a few rollout batches ahead, each for the version that its step is expected to train.
-Safe under KeyboardInterrupt: each arrival is either let in or still in line, and a cut is never lost. The lock `moving`
-is held where anything changes, never while the feed is waited for.
+Safe under KeyboardInterrupt: each arrival is either admitted or still in line, and a cut is never lost. The lock
+`moving` is held where anything changes, never while the feed is waited for.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from contextlib import suppress
 from millstream.errors import MillstreamError
 from millstream.feeds import Control, Feed, MemoryFeed
 from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
-from millstream.loaders import RolloutBatch
+from millstream.loaders.rollouts import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
-from millstream.loaders.runs.frontier import Ahead, Expected, Frontier
+from millstream.loaders.runs.frontier import Expected, Frontier, PendingBatch
 from millstream.loaders.runs.run import Locks, RunEnded
 from millstream.stages import ForkLock, after_fork, close_on_exit, defer_sigint
 
@@ -27,7 +27,7 @@ PATIENCE_S = 0.1
 TELL_AGAIN_S = 0.2
 """Between two words to producers about the same version."""
 FOLLOW_S = 0.01
-"""Between two looks for what the rank that leads has written."""
+"""Between two looks for what the leader has written."""
 
 
 class FeedEnded(RunEnded):
@@ -74,7 +74,7 @@ class Background:
         self._news = threading.Condition()
         """Told when anything changes that another thread may wait for."""
 
-    def stand(self, frontier: Frontier) -> None:
+    def set_frontier(self, frontier: Frontier) -> None:
         """Work from there on; whatever was made elsewhere is dropped."""
         self.frontier, self._told = frontier, (Control(-1), 0.0)
         """The last word to producers, and when the next one may follow."""
@@ -183,7 +183,7 @@ class Background:
             )
 
     def _try(self, frontier: Frontier, version: int | None, *, ended: bool) -> bool:
-        """Cut a rollout batch if there is enough for it; gives whether anything has changed."""
+        """AdmittedBatch a rollout batch if there is enough for it; gives whether anything has changed."""
         with self._locks.moving, defer_sigint():
             if frontier is not self.frontier or self._due(frontier) != (True, version):
                 return True  # meanwhile
@@ -196,7 +196,7 @@ class Background:
                 return True
         return cut is not None
 
-    def _finish(self, frontier: Frontier, made: Ahead) -> None:
+    def _finish(self, frontier: Frontier, made: PendingBatch) -> None:
         """Write a cut down, before anything is trained on, and rate it. What fails is tried again."""
         if not made.is_written:
             self._keep_up(frontier)
@@ -251,7 +251,7 @@ class Background:
             return True
 
     def _keep_up(self, frontier: Frontier) -> None:
-        """Let in what the rank that leads had let in: the feed may let go of it when a state behind it is committed."""
+        """Admit what the leader had admitted: the feed may release it when a later state is committed."""
         decide, line = frontier.decide, frontier.line
         if not isinstance(decide, FollowerAdmission) or self._checkpoint.replays or not decide.received:
             return

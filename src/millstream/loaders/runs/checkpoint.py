@@ -131,7 +131,7 @@ class FeedCheckpoint:
             )
 
     def write(self, cut: AdmittedBatch, received: Mapping[str, Any]) -> None:
-        """Write down what is trained on, before it is, and how much of the feed was let in."""
+        """Write down what is trained on, before it is, and how much of the feed was admitted."""
         if self._journal is not None:
             self._journal.append(cut, received)
             self._is_ended = False

@@ -16,7 +16,8 @@ from millstream.batches import RolloutRows
 from millstream.errors import LoaderError, MillstreamError, StateError, UnknownLength
 from millstream.feeds import Feed
 from millstream.feeds.admission import AdmittedBatch
-from millstream.loaders import (
+from millstream.loaders import warn_of_odd_group
+from millstream.loaders.rollouts import (
     Dealer,
     DealtStep,
     FeedOrder,
@@ -26,13 +27,11 @@ from millstream.loaders import (
     RecordedRun,
     RolloutBatch,
     RolloutTask,
-    tell_odd_group,
 )
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
+from millstream.loaders.runs.feed_history import KEPT_STEPS, LEADER, FeedMark, Marks, Versions, check_leads, follows
 from millstream.loaders.runs.intake import Intake
-from millstream.loaders.runs.marks import KEPT_STEPS, LEADER, FeedMark, Marks, check_leads, follows
 from millstream.loaders.runs.run import Locks
-from millstream.loaders.runs.versions import Versions
 from millstream.order import order_version, resized
 from millstream.rollouts import Id
 from millstream.stages import defer_sigint
@@ -195,7 +194,7 @@ class FeedRun:
         """Say once that groups are not as large as was said."""
         if not self._warned and (odd := self.intake.odd_group) is not None:
             self._warned = True
-            tell_odd_group(*odd)
+            warn_of_odd_group(*odd)
 
     def advance(self) -> None:
         """The next step was delivered."""
@@ -324,7 +323,7 @@ class FeedRun:
         return self.intake.ready
 
     def prefetch(self, batches: int) -> None:
-        """Cut so many rollout batches ahead from now on, and start."""
+        """AdmittedBatch so many rollout batches ahead from now on, and start."""
         with self.locks.asking:
             self.intake.prefetch(batches)
 

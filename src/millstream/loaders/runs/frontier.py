@@ -1,31 +1,113 @@
-"""Where the intake of a feed stands: what decides, which rollout batches are cut and not handed over, and the places
-that it can go back to.
+"""Where the intake of a feed stands: what decides, which rollout batches are cut and not handed over, and the marks
+that it can return to.
 
-A state always describes what was handed over: what was let in and cut since, the feed gives again.
+A state always describes what was handed over: what was admitted and cut since, the feed gives again.
 """
 
 from __future__ import annotations
 
+import logging
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.errors import StateError
-from millstream.feeds import Arrival, Cursor
+import numpy as np
+
+from millstream.errors import MillstreamError, StateError
+from millstream.feeds import Arrival, Cursor, Feed
 from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
-from millstream.loaders import RolloutBatch
+from millstream.loaders.rollouts import RolloutBatch
 from millstream.loaders.runs.checkpoint import FeedCheckpoint
-from millstream.loaders.runs.received import FeedLine
+from millstream.rollouts import RolloutBlock, shown
 from millstream.stages import defer_sigint
 from millstream.storage import Position
+
+log = logging.getLogger("millstream.loaders")
+
+
+class ReceivedBuffer:
+    """Arrivals of a feed, first in first out. What the line does not hold, the feed gives again.
+
+    Args:
+        feed: Where they come from.
+        cursor: The place in it after everything that was admitted.
+        keep_aside: Takes rollouts that cannot be trained on, so that they can be inspected.
+    """
+
+    def __init__(self, feed: Feed, cursor: Cursor, keep_aside: Callable[[RolloutBlock], None]) -> None:
+        self._keep_aside = keep_aside
+        self._feed, self.cursor = feed, cursor
+        """The place in the feed after everything that was admitted."""
+        self._waiting: deque[Arrival] = deque()
+        self._is_receiving = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing waits, and nothing more comes."""
+        return not self._waiting and not self._is_receiving and self._feed.ended
+
+    def receive(self, timeout_s: float) -> None:
+        """Put what has come in line. After an interruption the feed gives it again."""
+        if self._is_receiving:
+            self._feed.seek(self.cursor)
+            self._waiting.clear()
+        self._is_receiving = True
+        self._waiting.extend(self._feed.receive(timeout_s))
+        self._is_receiving = False
+
+    def let_in(self, decide: Admission | FollowerAdmission, since: list[Arrival]) -> None:
+        """Let in what is first in line, whole or not at all. What is refused stays: the place is that before it."""
+        with defer_sigint():
+            first = self._waiting[0]
+            self._arrive(decide, first.block)
+            self._waiting.popleft()
+            self.cursor = first.cursor
+            since.append(first)
+
+    def put_back(self, arrivals: list[Arrival], cursor: Cursor) -> None:
+        """Have some that were admitted come again: the place is that before them."""
+        self._waiting.extendleft(reversed(arrivals))
+        self.cursor = cursor
+
+    def _arrive(self, decide: Admission | FollowerAdmission, block: RolloutBlock) -> None:
+        """Let rollouts in. Those that looking at fails are set aside: the feed would give them again to every run."""
+        try:
+            decide.arrive(block, time.monotonic())
+        except MillstreamError:
+            raise
+        except Exception as error:
+            odd = [row for row in range(len(block)) if not _can_look(decide, block.select([row]))]
+            if not odd:
+                raise
+            names = ", ".join(shown(block.rows["rollout_id"][row]) for row in odd[:3])
+            log.warning("%d rollouts are left out, such as %s: %s", len(odd), names, shown(error))
+            decide.arrive(block.select(np.setdiff1d(np.arange(len(block)), odd)), time.monotonic())
+            decide.set_aside(block.select(odd))
+            if isinstance(decide, Admission):
+                self._keep_aside(block.select(odd))
+
+
+def _can_look(decide: Admission | FollowerAdmission, block: RolloutBlock) -> bool:
+    try:
+        decide.look(block)
+    except MillstreamError:  # it is refused in an orderly way
+        pass
+    except Exception:
+        return False
+    return True
+
 
 Expected = Callable[[int], int | None]
 """(rollout batch) -> the version that it will train, as far as that is known."""
 
 
 @dataclass(frozen=True, eq=False)
-class Base:
+class IntakeMark:
     """Where the intake stood before it tried for a rollout batch."""
 
     mark: Any
@@ -34,15 +116,15 @@ class Base:
     position: Position
     """Of the journal."""
     since: list[Arrival] = field(default_factory=list)
-    """What was let in until the next base."""
+    """What was admitted until the next mark."""
 
 
 @dataclass(eq=False)
-class Ahead:
+class PendingBatch:
     """A rollout batch that is cut and not handed over."""
 
     cut: AdmittedBatch
-    base: Base
+    base: IntakeMark
     is_written: bool = False
     is_rated: bool = False
     rated: RolloutBatch | None = None
@@ -65,7 +147,7 @@ class Frontier:
     def __init__(
         self,
         decide: Admission | FollowerAdmission,
-        line: FeedLine,
+        line: ReceivedBuffer,
         checkpoint: FeedCheckpoint,
         batch: int,
         present: tuple[AdmittedBatch, RolloutBatch] | None = None,
@@ -73,9 +155,11 @@ class Frontier:
         self.decide, self.line, self._checkpoint = decide, line, checkpoint
         self.present, self.batch = present, batch + (present is not None)
         """The rollout batch that was handed over and is not used up; and the number of the next one to hand over."""
-        self.ahead: deque[Ahead] = deque()
+        self.ahead: deque[PendingBatch] = deque()
         self.base = self._new_base()
-        self._kept: dict[int, tuple[Base, AdmittedBatch]] = {} if present is None else {batch: (self.base, present[0])}
+        self._kept: dict[int, tuple[IntakeMark, AdmittedBatch]] = (
+            {} if present is None else {batch: (self.base, present[0])}
+        )
         """Rollout batches that were handed over, by number, and where the intake stood before each: for states."""
         self.trying: int | None = None
         """The version for which the next rollout batch is being tried."""
@@ -86,8 +170,8 @@ class Frontier:
         self.failed: BaseException | None = None
         """Raised where the trainer asks for what is not made."""
 
-    def _new_base(self) -> Base:
-        return Base(self.decide.mark(), self.line.cursor, self._checkpoint.position)
+    def _new_base(self) -> IntakeMark:
+        return IntakeMark(self.decide.mark(), self.line.cursor, self._checkpoint.position)
 
     @property
     def follows(self) -> bool:
@@ -95,12 +179,12 @@ class Frontier:
         return isinstance(self.decide, FollowerAdmission)
 
     @property
-    def settled(self) -> Base:
-        """Where the intake stood behind the last rollout batch that was handed over."""
+    def settled(self) -> IntakeMark:
+        """Where the intake stood after the last rollout batch that was handed over."""
         return self.ahead[0].base if self.ahead else self.base
 
     @property
-    def oldest(self) -> Base:
+    def oldest(self) -> IntakeMark:
         """The first place that a state may ask for."""
         return self._kept[min(self._kept)][0] if self._kept else self.settled
 
@@ -114,7 +198,7 @@ class Frontier:
         """Let in what is first in line."""
         self.line.let_in(self.decide, self.base.since)
 
-    def head(self, policy_version: int) -> Ahead | None:
+    def head(self, policy_version: int) -> PendingBatch | None:
         """The next rollout batch, if it is made, for this version."""
         made = self.ahead[0] if self.ahead else None
         is_made = made is not None and made.is_rated and made.cut.policy_version == policy_version
@@ -150,7 +234,7 @@ class Frontier:
         )
 
     def cut(self, version: int | None, now: float, *, ended: bool) -> AdmittedBatch | None:
-        """Cut the next rollout batch, if there is enough for it and nothing is withdrawn."""
+        """AdmittedBatch the next rollout batch, if there is enough for it and nothing is withdrawn."""
         ended = ended and not self.line  # something may have been put back
         self.trying, batch, decide = version, self.batch + len(self.ahead), self.decide
         if isinstance(decide, FollowerAdmission):
@@ -159,16 +243,16 @@ class Frontier:
             assert version is not None
             cut = decide.cut(batch, version, now, ended=ended)
         if cut is not None:
-            self.ahead.append(Ahead(cut, self.base))
+            self.ahead.append(PendingBatch(cut, self.base))
             self.trying = None
         return cut
 
-    def write(self, made: Ahead) -> None:
+    def write(self, made: PendingBatch) -> None:
         """Write a cut down, before anything is trained on."""
         self._checkpoint.write(made.cut, self.line.cursor)
         made.is_written, self.base = True, self._new_base()
 
-    def hand_over(self, made: Ahead, rated: RolloutBatch) -> None:
+    def hand_over(self, made: PendingBatch, rated: RolloutBatch) -> None:
         """The next rollout batch is the trainer's; it is kept for states where there is a place for them."""
         if isinstance(self.decide, FollowerAdmission):
             self.decide.check()
@@ -191,7 +275,7 @@ class Frontier:
     def recheck(self, expected: Expected) -> None:
         """Withdraw what was cut ahead for another version than its rollout batch trains."""
         if self.follows:
-            return  # the rank that leads withdraws
+            return  # the leader withdraws
         for number, made in enumerate(self.ahead):
             if self._version_of(self.batch + number, expected) != made.cut.policy_version:
                 self.withdraw(made)
@@ -203,7 +287,7 @@ class Frontier:
         """The version that a rollout batch trains: what the trainer asks for, or what is expected."""
         return self.asked if batch == self.batch and self.asked is not None else expected(batch)
 
-    def withdraw(self, made: Ahead) -> None:
+    def withdraw(self, made: PendingBatch) -> None:
         """Take back a cut, and those after it: everything is as it was before it was tried for."""
         with defer_sigint():
             if made.is_written:
@@ -211,7 +295,7 @@ class Frontier:
             self.go_back(made.base)
 
     def follow_withdrawal(self, step: int) -> None:
-        """The rank that leads has taken back a cut."""
+        """The leader has withdrawn a cut."""
         base = next((made.base for made in self.ahead if made.cut.step == step), None)
         if base is None:
             raise StateError(
@@ -220,8 +304,8 @@ class Frontier:
             )
         self.go_back(base)
 
-    def go_back(self, base: Base) -> None:
-        """Stand at a base; what was let in since comes again."""
+    def go_back(self, base: IntakeMark) -> None:
+        """Return to a mark; what was admitted since comes again."""
         with defer_sigint():
             bases = [made.base for made in self.ahead]
             bases += [self.base] if not bases or bases[-1] is not self.base else []

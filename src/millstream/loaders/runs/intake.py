@@ -15,18 +15,17 @@ from typing import Any
 from millstream.errors import ClosedError, LoaderError, MillstreamError, WaitTimeout
 from millstream.feeds import Cursor, Feed
 from millstream.feeds.admission import Admission, AdmittedBatch, FollowerAdmission
-from millstream.loaders import RolloutBatch
+from millstream.loaders.rollouts import RolloutBatch
 from millstream.loaders.runs.background import Background, FeedEnded
 from millstream.loaders.runs.checkpoint import FeedCheckpoint, Loaded
-from millstream.loaders.runs.frontier import Ahead, Expected, Frontier
-from millstream.loaders.runs.received import FeedLine
+from millstream.loaders.runs.frontier import Expected, Frontier, PendingBatch, ReceivedBuffer
 from millstream.loaders.runs.run import Locks
 from millstream.rollouts import Id
 from millstream.stages import HomeProcess, checked_timeout, defer_sigint
 
 
 class Intake:
-    """The rollout batch that is trained on, those that are cut ahead, and what waits behind them.
+    """The rollout batch that is trained on, those that are cut ahead, and what waits after them.
 
     Args:
         feed: Brings rollouts.
@@ -64,8 +63,8 @@ class Intake:
         present: tuple[AdmittedBatch, RolloutBatch] | None = None,
     ) -> None:
         """Stand before a rollout batch, or in the midst of it if it is given; whatever was made ahead is dropped."""
-        line = FeedLine(self.feed, cursor, self._checkpoint.keep_aside)
-        self._background.stand(Frontier(decide, line, self._checkpoint, batch, present))
+        line = ReceivedBuffer(self.feed, cursor, self._checkpoint.keep_aside)
+        self._background.set_frontier(Frontier(decide, line, self._checkpoint, batch, present))
 
     @property
     def _frontier(self) -> Frontier:
@@ -123,7 +122,7 @@ class Intake:
         self._background.wake()
         return rated
 
-    def _head(self, policy_version: int) -> Ahead | None:
+    def _head(self, policy_version: int) -> PendingBatch | None:
         with self._locks.moving:
             return self._frontier.head(policy_version)
 
@@ -155,7 +154,7 @@ class Intake:
         self._frontier.present = None
 
     def prefetch(self, batches: int) -> None:
-        """Cut so many rollout batches ahead from now on, and start."""
+        """AdmittedBatch so many rollout batches ahead from now on, and start."""
         self._begin()
         self._background.most_ahead = batches
         if not self.inline:
@@ -176,7 +175,7 @@ class Intake:
 
     @property
     def decide(self) -> Admission | FollowerAdmission:
-        """What decides, as it was behind the last rollout batch that was handed over."""
+        """What decides, as it was after the last rollout batch that was handed over."""
         with self._locks.moving:
             frontier = self._frontier
             return frontier.decide.at(frontier.settled.mark)

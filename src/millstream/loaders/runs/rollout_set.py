@@ -11,19 +11,15 @@ import numpy as np
 from millstream.errors import FingerprintError, LoaderError
 from millstream.loaders import (
     PHASES_KIND,
-    Dealer,
-    DealtStep,
-    RolloutSet,
-    RolloutTask,
     RowOrigin,
     Span,
-    StepSamples,
     check_place,
     check_samples,
     check_source,
     dump_run,
     load_run,
 )
+from millstream.loaders.rollouts import Dealer, DealtStep, RolloutSet, RolloutTask, StepSamples
 from millstream.loaders.runs.run import Locks
 from millstream.order import PhaseSettings, Schedule, Share, order_version, steps_in
 from millstream.stats import counted

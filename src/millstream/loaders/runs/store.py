@@ -6,15 +6,13 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from millstream.batches import Feed, feed_source
-from millstream.errors import LoaderError, StateError
+from millstream.batches import Feed, LossMean, feed_source
+from millstream.errors import LoaderError
 from millstream.loaders import (
     PHASES_KIND,
-    GrowingSource,
     LoaderSettings,
-    LossMean,
-    Member,
     RowShape,
+    RowSource,
     Source,
     StoreSource,
     StreamRows,
@@ -22,24 +20,20 @@ from millstream.loaders import (
     check_place,
     check_samples,
     check_source,
+    check_stream_order,
     check_unit,
     dump_run,
     load_run,
+    row_facts,
     steps_of,
     store_losses,
-    stream_of,
-    tell_losses,
+    warn_of_losses,
 )
-from millstream.loaders.runs.growing import Growing
+from millstream.loaders.growing import GrowingSource, stream_of
+from millstream.loaders.runs.growing_source import Growing
 from millstream.loaders.runs.run import Locks
 from millstream.order import UNKNOWN, Clock, Phase, PhaseSettings, Schedule, StepPhase, Windows, order_version, steps_in
 from millstream.storage import StateFiles, check_state_header, state_header
-from millstream.streams import STREAM_ORDER as STREAM_ORDER
-
-MOST_BATCH_TOKENS = 2**31
-OF_STREAM_ORDER_1 = ("stream", "mixed stream")
-"""Loaders of which there are states, and no more runs."""
-
 
 Change = tuple[int, int, int, Any]
 """A step, its position in the phase, the rows of a step from there on, and the change before."""
@@ -76,7 +70,7 @@ class StoreRun:
     def __init__(
         self,
         kind: str,
-        members: Mapping[str, Member],
+        members: Mapping[str, RowSource],
         shape: RowShape,
         settings: LoaderSettings,
         epoch_size: int | None = None,
@@ -91,19 +85,19 @@ class StoreRun:
         self._files = StateFiles(settings.cache_dir, PHASES_KIND)
         self.growing = Growing(self, growing)
         self._changes: Change | None = None
-        """Of the size of a step, that the schedule has not been told yet."""
+        """Of the size of a step, that the schedule does not hold yet."""
         self.changed: Callable[[], None] = lambda: None
         """Called when a source has grown: what was made ahead does not know it."""
         self.restart()
 
     def restart(self) -> None:
         """Stand at the very beginning."""
-        self.stand(Schedule.start(self._recipe(self.settings.batch_size), self.windows), 0)
+        self.set_position(Schedule.start(self._recipe(self.settings.batch_size), self.windows), 0)
         self._earlier_data: dict[str, Any] = {}  # of sources that were taken out, and may return
         self._earlier_streams: dict[str, Any] = {}
         self._missing: dict[str, Any] = {}
 
-    def stand(self, schedule: Schedule, step: int) -> None:
+    def set_position(self, schedule: Schedule, step: int) -> None:
         """Stand at a step of a schedule, or change nothing."""
         phase, steps = schedule.steps_at(step)
         epoch, offset, left = phase.place_of(steps.place)
@@ -136,11 +130,10 @@ class StoreRun:
 
     def _apply_changes(self) -> None:
         """Put changes of the size of a step into the schedule."""
-        if self._changes is None:
-            return  # another thread has
-        schedule = self._schedule.with_changes(_in_order(self._changes))
-        self._phase, self._steps = schedule.steps_at(self.step)
-        self._schedule, self._changes = schedule, None
+        if self._changes is not None:  # else another thread has
+            schedule = self._schedule.with_changes(_in_order(self._changes))
+            self._phase, self._steps = schedule.steps_at(self.step)
+            self._schedule, self._changes = schedule, None
 
     @property
     def mark(self) -> Mark:
@@ -151,7 +144,7 @@ class StoreRun:
         """Stand where the run stood; gives whether its schedule was another one."""
         changed = mark[0] is not self._schedule or mark[1] is not self._changes
         schedule = mark[0].with_changes(_in_order(mark[1])) if mark[1] is not None else mark[0]
-        self.stand(self.growing.counted(schedule) if self.growing else schedule, step)
+        self.set_position(self.growing.counted(schedule) if self.growing else schedule, step)
         return changed
 
     def resize(self, batch_size: int) -> bool:
@@ -164,7 +157,7 @@ class StoreRun:
                 f"{batch_size} rows were asked for, but batches have as many as fit {self.shape.max_tokens} tokens",
                 hint="call next(), or make the loader with batch_size= in the place of max_tokens=",
             )
-        rows, step, phase, settings = self._rows(batch_size), self.step, self._phase, self.settings
+        rows, step, phase, settings = self.shape.batch_rows(batch_size), self.step, self._phase, self.settings
         total = rows * settings.world_size
         if step == self.first_step or self.growing.sources or (phase.drop_last and phase.size < total):
             return self._resize(total)
@@ -182,7 +175,7 @@ class StoreRun:
     def _resize(self, rows: int) -> bool:
         """The same where a phase or an epoch begins, or a source grows."""
         sources = self.phase.sources
-        self.stand(self.schedule.resize(rows, self.step), self.step)
+        self.set_position(self.schedule.resize(rows, self.step), self.step)
         return self.phase.sources is sources
 
     def seek(self, step: int) -> None:
@@ -192,15 +185,15 @@ class StoreRun:
         self.follow(self.settings.batch_size, step)
 
     def follow(self, batch_size: int, step: int, schedule: Schedule | None = None) -> None:
-        """Go on at `step` with batches of this size; a new phase begins if that changes anything else."""
-        self.stand((schedule or self.schedule).change(self._recipe(batch_size), step), step)
+        """Continue at `step` with batches of this size; a new phase begins if that changes anything else."""
+        self.set_position((schedule or self.schedule).change(self._recipe(batch_size), step), step)
 
     def _recipe(self, batch_size: int) -> PhaseSettings:
         settings = self.settings
         return PhaseSettings(
             seed=settings.seed,
             row_length=self.shape.length,
-            global_rows=self._rows(batch_size) * settings.world_size,
+            global_rows=self.shape.batch_rows(batch_size) * settings.world_size,
             sources={name: member.share for name, member in self.members.items()},
             ranks=settings.world_size,
             drop_last=settings.drop_last,
@@ -209,20 +202,12 @@ class StoreRun:
             padded=self.shape.tail == "pad",
         )
 
-    def _rows(self, batch_size: int) -> int:
-        """Rows of a step of this rank."""
-        rows = batch_size * self.shape.unit
-        if rows * self.shape.length >= MOST_BATCH_TOKENS:
-            raise LoaderError("a batch has at most 2**31 tokens", hint="use a smaller batch_size or chunk_size")
-        return rows
-
     def feed(self, id_bytes: int) -> Feed:
         """Give what the engine needs to fill the batches of the present phase."""
         shape = self.shape
-        members = [self.members[name] for name in self.phase.active]
         sources = [
             feed_source(member.store.layout, member.id_limit, member.shape.documents, member.packing)
-            for member in members
+            for member in map(self.members.__getitem__, self.phase.active)
         ]
         plan = self.phase.plan(self.schedule.seed, self.windows)
         mean_of = "targets" if self.loss is None else self.loss.native
@@ -254,7 +239,7 @@ class StoreRun:
     def tell_losses(self) -> None:
         """Say, once everything is made, if rows were left out; one rank says it for all."""
         if self._one_source and not self.growing and self.settings.rank == 0:
-            tell_losses(next(iter(self.members.values())).store)
+            warn_of_losses(next(iter(self.members.values())).store)
 
     # Epochs
 
@@ -295,7 +280,9 @@ class StoreRun:
         unknown = any(each.samples == UNKNOWN for each in schedule.phases[-1].sources.values())
         data = {name: member.facts for name, member in self.members.items()}
         begun = {
-            **state_header(self.kind, step, self.settings.seed, self._row_facts, order_version=order_version),
+            **state_header(
+                self.kind, step, self.settings.seed, row_facts(self.shape, self.members), order_version=order_version
+            ),
             "epoch": place.epoch,
             "offset": place.offset,
             **({"unknown_length": True} if unknown else {}),
@@ -324,33 +311,16 @@ class StoreRun:
         self._files.loaded(read.files, step)
 
     def commit(self, state: Mapping[str, Any]) -> None:
-        """A state is safely saved: let go of the files that only states before it name."""
+        """A state is safely saved: release the files that only earlier states name."""
         self.check(state)
         self._files.release(state)
 
     def check(self, state: Mapping[str, Any]) -> int:
         """Check that a state is one of a run like this; gives its step."""
-        if isinstance(state, Mapping) and state.get("loader") in OF_STREAM_ORDER_1:
-            raise StateError(
-                f"this is the state of a {state['loader']!r} loader, whose streams came in their order version 1",
-                hint=f"the order of streams is version {STREAM_ORDER} now: start a new run, or end this one with the "
-                "Millstream that wrote the state",
-            )
-        return check_state_header(state, self.kind, self.settings.seed, self._row_facts, order_version=order_version)
-
-    @property
-    def _row_facts(self) -> dict[str, Any]:
-        shape = self.shape
-        facts: dict[str, Any] = {"documents": shape.documents, "tail": shape.tail}
-        grouped = [name for name, member in self.members.items() if member.shape.by_length]
-        facts["group_by_length"] = grouped or None
-        facts["max_tokens"] = shape.max_tokens or None
-        if shape.max_tokens:
-            facts["pad_to_multiple_of"] = shape.pad_multiple
-        if shape.answers is not None:
-            facts["answers"] = shape.answers
-        others = {name: member.shape.documents for name, member in self.members.items()}
-        return facts if set(others.values()) == {self.shape.documents} else {**facts, "documents": others}
+        check_stream_order(state)
+        return check_state_header(
+            state, self.kind, self.settings.seed, row_facts(self.shape, self.members), order_version=order_version
+        )
 
     def fingerprint(self) -> dict[str, Any]:
         """Say what all ranks must have in common."""
@@ -366,7 +336,7 @@ class StoreRun:
             **{f"places of {name!r}": member.share.quota for name, member in self.members.items()},
             **{key: getattr(settings, key) for key in shared},
             "chunk_size": shape.length,
-            "documents": self._row_facts["documents"],
+            "documents": row_facts(shape, self.members)["documents"],
             "tail": shape.tail,
             "pad_id": shape.pad_id,
             "pad_to_multiple_of": shape.pad_multiple,
@@ -400,16 +370,14 @@ class StoreRun:
             return self.growing.find_again()
 
     def steps_of(self, document: int, source: str | None) -> list[int]:
-        """Name the steps of the present epoch whose rows, on any rank, hold input tokens of a document."""
+        """Name the steps of the present epoch that use a document, on any rank."""
         return steps_of(document, source, self)
 
     @property
     def losses(self) -> dict[str, int]:
         """What every epoch leaves out, and what the making of the stores left out and changed."""
-        found: dict[str, int] = {}
-        for name, member in self.members.items():
-            if not member.shape.whole_documents:
-                found[f"tail_tokens:{name}"] = member.tail_tokens
+        cut = {name: member for name, member in self.members.items() if not member.shape.whole_documents}
+        found = {f"tail_tokens:{name}": member.tail_tokens for name, member in cut.items()}
         if self.settings.drop_last and self.phase.size < UNKNOWN // 2:
             found["dropped_rows"] = self.phase.size % self.own_rows
         for name, member in self.members.items():
