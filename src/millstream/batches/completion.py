@@ -95,7 +95,7 @@ class CompletionTracker:
             return {"version": 1, "world_size": self.world_size, "completed": self._completed, "done": done}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state. If it is of another number of ranks, steps that were open then are open for all."""
+        """Resume from a state. If it is of another number of ranks, steps that were open then are open for all."""
         try:
             version, completed = int(state["version"]), int(state["completed"])
             done = {int(step): {int(rank) for rank in among} for step, among in state["done"].items()}

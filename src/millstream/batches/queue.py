@@ -1,6 +1,6 @@
 """BatchQueue: batches on their way from the threads that make them to the threads that train on them.
 
-Bounded by batches and by bytes. It ends once, and everybody hears of it: after `close()` nothing goes in, what is
+Bounded by batches and by bytes. It ends once, for all: after `close()` nothing goes in, what is
 inside comes out, and then consumers get the end, or what went wrong.
 """
 
