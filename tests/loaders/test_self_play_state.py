@@ -23,8 +23,8 @@ from millstream.loaders.fillers import StageFiller
 from millstream.loaders.self_play import SelfPlayDataLoader, SelfPlayRun
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.journal import START
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.storage import LogReader, Position, disk
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from millstream.errors import BudgetError, LoaderError
 from millstream.games import MOST_SLOTS, ORIGIN, SLOT_BYTES, FieldMatch, check_rules
 from millstream.live import HanseSampling
-from millstream.loaders import positive, whole
+from millstream.loaders import positive
 from millstream.settings import local_path
 
 _LINKS = "make a folder with links to all of them, and pass that"
@@ -34,23 +34,6 @@ def check_keywords(path: Any, replay: Any, **keywords: Any) -> None:
         raise LoaderError(f"hanse={hanse!r} is no exponent", hint="pass hanse=1 to make positions alike")
     _check_reservoir(keywords["shuffle_frames"])
     _check_filters(keywords["rules"], keywords["match"], keywords["predicates"])
-
-
-def checked_step(step: Any) -> int:
-    """A step by its number, from 0 on."""
-    return _number(step, "step")
-
-
-def checked_game(game: Any) -> int:
-    """A game by its number, from 0 on."""
-    return _number(game, "game")
-
-
-def _number(said: Any, noun: str) -> int:
-    number = None if isinstance(said, bool) else whole(said)
-    if number is None or number < 0:
-        raise LoaderError(f"{said!r} is no {noun}", hint=f"{noun}s are counted from 0")
-    return number
 
 
 def _check_reservoir(shuffle_frames: Any) -> None:

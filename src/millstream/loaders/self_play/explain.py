@@ -6,14 +6,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from millstream.errors import LoaderError, StoreError
 from millstream.live import EVENTS_FORMAT, Entry, RowLog, StepRows, entered
-from millstream.loaders import RowOrigin, Span, origins_of
-from millstream.loaders.self_play.checks import checked_game
+from millstream.loaders import RowOrigin, Span, origins_of, whole
 from millstream.loaders.self_play.journal import JOURNAL
 from millstream.storage import LogReader, Position
 
@@ -102,3 +101,20 @@ def _is_of_games(journal: Path) -> bool:
         return LogReader(journal, Position.start(EVENTS_FORMAT)).read() is not None
     except StoreError:
         return False
+
+
+def checked_step(step: Any) -> int:
+    """A step by its number, from 0 on."""
+    return _number(step, "step")
+
+
+def checked_game(game: Any) -> int:
+    """A game by its number, from 0 on."""
+    return _number(game, "game")
+
+
+def _number(said: Any, noun: str) -> int:
+    number = None if isinstance(said, bool) else whole(said)
+    if number is None or number < 0:
+        raise LoaderError(f"{said!r} is no {noun}", hint=f"{noun}s are counted from 0")
+    return number

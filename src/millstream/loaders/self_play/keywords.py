@@ -13,7 +13,7 @@ from millstream.games import Predicate, Rules, Wanted
 from millstream.games.rescore import RescoreSettings
 from millstream.live import LAYOUTS, HanseSampling, Partial, PositionSampling, PositionWeights
 from millstream.loaders import LoaderSettings, PerRow, check_choice, parse_bytes, positive
-from millstream.loaders.self_play.task import SelfPlayTask
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.settings import made_from
 
 Weights = PositionWeights | Mapping[str, float] | None

@@ -2,50 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from millstream.errors import UnknownLength
 from millstream.games import ChunkSource
 from millstream.live import ChunkSourceFeed, Discovery, sort_key
-from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.memory import SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayGraph
 from millstream.order import steps_in
 from millstream.stages import Pipeline
-
-if TYPE_CHECKING:
-    from millstream.loaders.self_play.run import SelfPlayRun
 
 
 class EpochLength:
     """Counts the positions of an epoch by the headers of its files, and those of the next one anew: files may come."""
 
-    def __init__(self, run: SelfPlayRun) -> None:
-        self._run, self._loses_games = run, False
+    def __init__(self, task: SelfPlayTask, step_rows: int, *, drop_last: bool) -> None:
+        self._task, self._step_rows, self._drop_last = task, step_rows, drop_last
+        self._loses_games = False
         self._counted: tuple[tuple[int, bool], int] | None = None
 
-    def end_epoch(self) -> None:
+    def end_epoch(self, graph: SelfPlayGraph | None) -> None:
         """An epoch is over: what could not be read in it will not be read in the next one, either."""
-        self._loses_games = self._loses_games or _loses_games(self._run.graph)
+        self._loses_games = self._loses_games or _loses_games(graph)
 
-    def batches(self) -> int:
-        """How many batches the present epoch has."""
-        run, task = self._run, self._run.task
+    def batches(self, epoch: int, graph: SelfPlayGraph | None) -> int:
+        """How many batches an epoch has; `graph` has its files, once it has given a batch."""
+        task = self._task
         if task.watch:
             raise UnknownLength("a folder that is watched has no end", hint="count steps yourself")
         if not task.knows_length:
             raise UnknownLength("how many positions are used shows when they are read", hint="iterate once and count")
-        graph = run.graph if run.epoch_rows else None  # before its first batch an epoch may not have seen its files
         if self._loses_games or _loses_games(graph):
             raise UnknownLength(
                 "some games cannot be read, and how many others cannot shows when they are read",
                 hint="loader.losses has the reasons; iterate once and count",
             )
-        place = run.epoch, graph is not None
+        place = epoch, graph is not None
         if self._counted is None or self._counted[0] != place:
             self._counted = place, _frames_there(task) if graph is None else _frames_in(graph)
-        rows = run.settings.batch_size * run.settings.world_size
-        return steps_in(self._counted[1], rows, drop_last=run.settings.drop_last)
+        return steps_in(self._counted[1], self._step_rows, drop_last=self._drop_last)
 
 
 def _loses_games(graph: SelfPlayGraph | None) -> bool:

@@ -107,7 +107,13 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
             poll_s=poll_s,
             partial=partial,
         )
-        shares = MemoryShares.of(task, settings)
+        shares = MemoryShares.of(
+            task,
+            settings.memory_budget,
+            batch_size=settings.batch_size,
+            ranks=settings.world_size,
+            prefetch=settings.prefetch or 2,
+        )
         self.task = shares.given_to(task)
         shared_out = replace(settings, memory_budget=shares.batches)
         run = SelfPlayRun(self.task, shared_out, replay=None if replay is None else Path(replay))

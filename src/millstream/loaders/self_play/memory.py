@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from millstream.errors import BudgetError
-from millstream.games import ORIGIN, SLOT_BYTES
-from millstream.live import buffer_offsets
-from millstream.loaders import LoaderSettings
-from millstream.loaders.self_play.task import SelfPlayTask
+from millstream.games import ORIGIN, SLOT_BYTES, filter_facts
+from millstream.live import ALL_POSITIONS, HanseSampling, Output, Partial, PositionSampling, Window, buffer_offsets
+from millstream.order import source_key
 
 GAME_BYTES = 1 << 20
 """Room for a game: several times a usual one."""
@@ -18,6 +18,71 @@ FEW, LARGEST_POLICY_BYTES = 1024, (218 - 64) * 8
 """Positions of a small reservoir that may all have as many moves as a position can, and what that takes of each."""
 MOST_GAMES = 16
 """Games in a queue; more make nothing faster."""
+
+
+@dataclass(frozen=True)
+class SelfPlayTask:
+    """Which games are used, which of their positions, and what is done to them."""
+
+    path: str
+    num_chunks: int | None = None
+    watch: bool = True
+    poll_s: float | None = None
+    partial: Partial = "drop"
+    """What becomes of archives that are cut."""
+    shuffle: bool = True
+    """False: games in the order of their files, and positions in that of their games."""
+    shuffle_frames: int = 1 << 17
+    positions: PositionSampling = ALL_POSITIONS
+    hanse: HanseSampling | None = None
+    position_cache: int = 0
+    """Bytes for positions of games that were read anyway."""
+    filters: dict[str, Any] | None = None
+    rescore: Any = None
+    output: Output = "float32"
+    seed: int = 0
+    threads: int = 1
+    index_cache: str | None = None
+    queue_games: int = 16
+    """Games that wait between two stages, at most."""
+    game_bytes: int | None = None
+    """Of a game in memory, at most; None: any."""
+    reservoir_bytes: int | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What must stay the same for a run to go on."""
+        return {
+            "num_chunks": self.num_chunks,
+            "watch": self.watch,
+            "partial": self.partial,
+            "shuffle": self.shuffle,
+            "shuffle_frames": self.shuffle_frames,
+            "positions": repr(self.positions),
+            "hanse": repr(self.hanse),
+            "rescore": repr(self.rescore),
+            **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
+        }
+
+    def epoch_seed(self, seed: int, epoch: int) -> int:
+        """Passes over what does not change are orders of their own; a run that watches has one order, without end."""
+        return seed if self.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
+
+    def window(self, seed: int, epoch: int) -> Window:
+        """The window of games of an epoch, before anything has entered."""
+        return Window(
+            self.num_chunks,
+            self.epoch_seed(seed, epoch),
+            endless=self.watch,
+            first_use=0 if self.watch else epoch,
+            shuffle=self.shuffle,
+        )
+
+    @property
+    def knows_length(self) -> bool:
+        """Whether every frame of every game is used, so that the headers of files say how many there are."""
+        changes = self.hanse is not None or self.filters is not None or self.rescore is not None
+        return not self.watch and self.positions == ALL_POSITIONS and not changes
 
 
 @dataclass(frozen=True)
@@ -39,12 +104,11 @@ class MemoryShares:
         )
 
     @staticmethod
-    def of(task: SelfPlayTask, settings: LoaderSettings) -> MemoryShares:
-        """Share a loader's budget; one that is too small is an error that says for what."""
-        budget = settings.memory_budget
+    def of(task: SelfPlayTask, budget: int | None, *, batch_size: int, ranks: int, prefetch: int) -> MemoryShares:
+        """Share a budget in bytes; one that is too small is an error that says for what."""
         if budget is None:
             return MemoryShares()
-        ahead, rows = 1 + (settings.prefetch or 2), settings.batch_size * settings.world_size
+        ahead, rows = 1 + prefetch, batch_size * ranks
         few = min(task.shuffle_frames, FEW) * LARGEST_POLICY_BYTES
         slots = task.shuffle_frames * SLOT_BYTES * 21 // 20 + few  # some policies have more entries than a slot
         fixed = {
@@ -52,7 +116,7 @@ class MemoryShares:
             "kept positions (position_cache=)": task.position_cache,
             "positions of batches that are made (batch_size=, prefetch=)": ahead * rows * SLOT_BYTES,
         }
-        batch = buffer_offsets(task.output, settings.batch_size)[-1]
+        batch = buffer_offsets(task.output, batch_size)[-1]
         left = budget - sum(fixed.values())
         games = left // 8
         if left - games < 2 * batch:

@@ -16,7 +16,7 @@ from millstream.batches import closed_error
 from millstream.errors import RecordError, StateError
 from millstream.games import FRAME, ORIGIN, ChunkSource, Descriptors, FrameBlock, Game, IndexCache, open_chunk_source
 from millstream.live import Entry, GameStage, Losses, LostSlots, Mirror
-from millstream.loaders.self_play.task import SelfPlayTask
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.stages import Threads, failure_of, in_order
 
 AT_ONCE = 64

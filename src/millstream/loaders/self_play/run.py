@@ -15,20 +15,20 @@ from millstream.errors import LoaderError
 from millstream.live import EVER, Entry, Mirror, Moves, Shuffled, StepRows, Tensors, joined
 from millstream.loaders import LoaderSettings
 from millstream.loaders.runs import Locks
-from millstream.loaders.self_play.checks import checked_step
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.entrance import Entrances
-from millstream.loaders.self_play.explain import Games, steps_of
+from millstream.loaders.self_play.explain import Games, checked_step, steps_of
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.found import FoundFiles
 from millstream.loaders.self_play.inheritance import Inheritance
 from millstream.loaders.self_play.journal import START, Part
 from millstream.loaders.self_play.length import EpochLength
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.loaders.self_play.past import Past, Stood
 from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.stages import StageMaker
 from millstream.loaders.self_play.state import KIND, States
-from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayGraph
 from millstream.loaders.self_play.waiting import nothing_to_train_on
 from millstream.stages import ForkLock, defer_sigint
 
@@ -63,10 +63,19 @@ class SelfPlayRun:
         self._committed: dict[str, Any] | None = None
         self.closed = False
         self._past = Past()
-        self._stages = StageMaker(task, settings, self._past, self._entered, self._replay, lambda: self.closed)
+        self._stages = StageMaker(
+            task,
+            settings.seed,
+            self._past,
+            self._entered,
+            self._replay,
+            lambda: self.closed,
+            shared=settings.world_size > 1,
+        )
         self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
         self._inheritance = Inheritance(led=led)
-        self._length, self._found = EpochLength(self), FoundFiles(settings.rank, settings.world_size)
+        self._length = EpochLength(task, settings.batch_size * settings.world_size, drop_last=settings.drop_last)
+        self._found = FoundFiles(settings.rank, settings.world_size)
         self.graph: SelfPlayGraph | None = None
         """The stages, while they are at work."""
         self.changed: Callable[[], None] = lambda: None
@@ -120,7 +129,8 @@ class SelfPlayRun:
 
     def steps_in_epoch(self) -> int:
         """Steps of the present epoch, by the headers of its files."""
-        return self._length.batches()
+        graph = self.graph if self.epoch_rows else None  # before its first batch an epoch may not have seen its files
+        return self._length.batches(self.epoch, graph)
 
     def seek(self, step: int) -> None:
         """Stay at the present step: which positions come depends on all before."""
@@ -177,7 +187,7 @@ class SelfPlayRun:
         if not self.epoch_rows:
             losses, step_rows = self.losses, self.settings.batch_size * self.settings.world_size
             raise nothing_to_train_on(self.task.path, losses, losses.get(NOT_FULL, 0), step_rows)
-        self._length.end_epoch()
+        self._length.end_epoch(self.graph)
         self.changed()
         self.files.journal.catch_up(EVER)
         self._begin_epoch(self.epoch + 1)

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 
 from millstream.live import AsLed, Entrance, Event, Loss, Losses, Mirror
-from millstream.loaders import LoaderSettings
 from millstream.loaders.self_play.entered import Entered
 from millstream.loaders.self_play.files import RunFiles
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.loaders.self_play.past import Past
 from millstream.loaders.self_play.replay import Replay
 from millstream.loaders.self_play.reread import Reread
-from millstream.loaders.self_play.task import Begin, SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.task import Begin, SelfPlayGraph
 from millstream.loaders.self_play.waiting import what_is_there
 
 logger = logging.getLogger("millstream.loaders")
@@ -28,24 +28,27 @@ class StageMaker:
 
     Args:
         task: What the stages do.
-        settings: Of the loader.
+        seed: Of the run.
         past: Where the trainer stands, and what was left out until there.
         entered: Remembers what enters, where nothing is written down.
         replay: An earlier run that is made again.
         is_closed: Whether the run has ended for good.
+        shared: Whether other ranks use the same games.
     """
 
     def __init__(
         self,
         task: SelfPlayTask,
-        settings: LoaderSettings,
+        seed: int,
         past: Past,
         entered: Entered,
         replay: Replay | None,
         is_closed: Callable[[], bool],
+        *,
+        shared: bool,
     ) -> None:
-        self._task, self._settings, self._past, self._entered = task, settings, past, entered
-        self._replay, self._is_closed = replay, is_closed
+        self._task, self._seed, self._past, self._entered = task, seed, past, entered
+        self._replay, self._is_closed, self._shared = replay, is_closed, shared
         self._gone, self._guard = set[str](), threading.Lock()
 
     def unlock(self) -> None:
@@ -61,7 +64,7 @@ class StageMaker:
             entrance: Lets games in; a replay has one of its own.
             lost: What is known to be lost, beside what the files say.
         """
-        seed = self._settings.seed
+        seed = self._seed
         losses = Losses([*lost, *(self._replay or files.journal).losses(epoch)])
         mirror, window = self._past.mirror, self._task.window(seed, epoch)
         window.load(*mirror.window.state())
@@ -80,7 +83,7 @@ class StageMaker:
             losses=losses,
             lost=note,
             counted=self._past.count,
-            shared=self._settings.world_size > 1,
+            shared=self._shared,
             listeners=listeners,
         )
         task = replace(self._task, seed=self._task.epoch_seed(seed, epoch))

@@ -15,8 +15,8 @@ from millstream.live import Entrance, Mirror
 from millstream.loaders.self_play.entrance import Entrances
 from millstream.loaders.self_play.files import RunFiles
 from millstream.loaders.self_play.hints import going_on_hint
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.loaders.self_play.past import Past, Stood
-from millstream.loaders.self_play.task import SelfPlayTask
 from millstream.order import order_version
 from millstream.stats import read_counts
 from millstream.storage import Position, check_state_header, read_count, state_header

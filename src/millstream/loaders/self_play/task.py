@@ -6,9 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from millstream.games import Game, filter_facts
+from millstream.games import Game
 from millstream.live import (
-    ALL_POSITIONS,
     PREFETCHED_USES,
     Barren,
     ChunkFilter,
@@ -23,83 +22,15 @@ from millstream.live import (
     Event,
     FrameShuffler,
     GameStage,
-    HanseSampling,
     Losses,
     LostUse,
     Output,
-    Partial,
     Place,
     PositionCache,
-    PositionSampling,
     Window,
 )
-from millstream.order import source_key
+from millstream.loaders.self_play.memory import SelfPlayTask
 from millstream.stages import Pipeline, Stage
-
-
-@dataclass(frozen=True)
-class SelfPlayTask:
-    """Which games are used, which of their positions, and what is done to them."""
-
-    path: str
-    num_chunks: int | None = None
-    watch: bool = True
-    poll_s: float | None = None
-    partial: Partial = "drop"
-    """What becomes of archives that are cut."""
-    shuffle: bool = True
-    """False: games in the order of their files, and positions in that of their games."""
-    shuffle_frames: int = 1 << 17
-    positions: PositionSampling = ALL_POSITIONS
-    hanse: HanseSampling | None = None
-    position_cache: int = 0
-    """Bytes for positions of games that were read anyway."""
-    filters: dict[str, Any] | None = None
-    rescore: Any = None
-    output: Output = "float32"
-    seed: int = 0
-    threads: int = 1
-    index_cache: str | None = None
-    queue_games: int = 16
-    """Games that wait between two stages, at most."""
-    game_bytes: int | None = None
-    """Of a game in memory, at most; None: any."""
-    reservoir_bytes: int | None = None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What must stay the same for a run to go on."""
-        return {
-            "num_chunks": self.num_chunks,
-            "watch": self.watch,
-            "partial": self.partial,
-            "shuffle": self.shuffle,
-            "shuffle_frames": self.shuffle_frames,
-            "positions": repr(self.positions),
-            "hanse": repr(self.hanse),
-            "rescore": repr(self.rescore),
-            **filter_facts(**self.filters or {"rules": None, "match": None, "predicates": ()}),
-        }
-
-    def epoch_seed(self, seed: int, epoch: int) -> int:
-        """Passes over what does not change are orders of their own; a run that watches has one order, without end."""
-        return seed if self.watch or not epoch else source_key(seed, f"self-play epoch {epoch}")
-
-    def window(self, seed: int, epoch: int) -> Window:
-        """The window of games of an epoch, before anything has entered."""
-        return Window(
-            self.num_chunks,
-            self.epoch_seed(seed, epoch),
-            endless=self.watch,
-            first_use=0 if self.watch else epoch,
-            shuffle=self.shuffle,
-        )
-
-    @property
-    def knows_length(self) -> bool:
-        """Whether every frame of every game is used, so that the headers of files say how many there are."""
-        changes = self.hanse is not None or self.filters is not None or self.rescore is not None
-        return not self.watch and self.positions == ALL_POSITIONS and not changes
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from millstream.errors import LoaderError
-from millstream.loaders.self_play.task import SelfPlayGraph, SelfPlayTask
+from millstream.loaders.self_play.memory import SelfPlayTask
+from millstream.loaders.self_play.task import SelfPlayGraph
 
 
 def what_is_there(task: SelfPlayTask, graph: SelfPlayGraph | None, losses: Mapping[str, int]) -> str:
