@@ -21,10 +21,11 @@ from millstream.cli.main import VERBS, main, verb_module
 from millstream.feeds.admission import AdmissionRules
 from millstream.feeds.admission.admission import LATE
 from millstream.feeds.admission.arrivals import COMPLAINTS, REPEATED
-from millstream.loaders import ChatKeywords, SharedKeywords
+from millstream.loaders import ChatKeywords
 from millstream.loaders.feed_settings import LiveSettings
 from millstream.loaders.raw import ReadingKeywords
 from millstream.loaders.rollout_settings import StepKeywords
+from millstream.loaders.settings import SharedKeywords
 from millstream.records.registry import _find, _known
 from millstream.sources.formats import _our_own
 from millstream.sources.text import _CODE

@@ -17,12 +17,12 @@ from millstream.loaders import (
     PretrainDataLoader,
     RawSettings,
     RolloutDataLoader,
+    SelfPlayDataLoader,
     kind_of,
     parse_bytes,
     positive,
     prepared_chat,
 )
-from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.preparation import (
     Make,
     Making,

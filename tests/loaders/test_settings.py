@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from loaders.samples import counting_loader, follows_its_hint
 from millstream import LoaderError, MillstreamError, OrderError, PretrainDataLoader
-from millstream.loaders import SharedKeywords, parse_bytes, resolve
-from millstream.loaders.settings import RANK_VARIABLES, default_threads, ranks
+from millstream.loaders import parse_bytes
+from millstream.loaders.settings import RANK_VARIABLES, SharedKeywords, default_threads, ranks, resolve
 
 COUNTS = ("batch_size", "threads", "prefetch", "chunk_size", "seq_len", "memory_budget")
 NO_COUNTS: tuple[object, ...] = (0, -1, 2.5, "eight", True, [], np.array([1, 2]))

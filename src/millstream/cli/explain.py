@@ -16,7 +16,7 @@ from millstream.cli.loader import Loader, add_run_arguments, open_loader, open_s
 from millstream.cli.rollouts import hold_rollouts
 from millstream.errors import LoaderError, StoreError
 from millstream.loaders import RowOrigin, Span, are_games, journal_of
-from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.loaders.runs import RecordedSelfPlay
 from millstream.preparation import RawRecord, raw_record
 from millstream.stats import visible
 from millstream.store import Origin, Tokens, TokenStore

@@ -12,8 +12,8 @@ from typing import Any
 from millstream.cli import show
 from millstream.errors import LoaderError, RecordError
 from millstream.games import ChunkSource, FrameBlock, InputFormat, position_facts, show_position
-from millstream.live import open_sources
-from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.loaders.runs import RecordedSelfPlay
+from millstream.selfplay.chunk_feed import open_sources
 from millstream.stats import Shown
 
 MOST_LOOKED_INTO = 1000

@@ -23,11 +23,9 @@ import numpy.typing as npt
 from millstream._core import crc32, gunzip_front
 from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
+from millstream.games.codec import MOST_FRAMES, MOST_PACKED_BYTES, inflate, read_frames, said_size
 from millstream.games.descriptors import Descriptors, FileIdentity
-from millstream.games.index_cache import IndexCache
-from millstream.games.inflate import MOST_FRAMES, MOST_PACKED_BYTES, inflate, said_size
-from millstream.games.read import read_frames
-from millstream.games.tar import PLACE, TarIndex, index_tar
+from millstream.games.index_cache import PLACE, IndexCache, TarIndex, index_tar
 
 FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 """Bytes of a frame in a file, by its version."""

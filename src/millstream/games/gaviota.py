@@ -1,4 +1,4 @@
-"""Gaviota endgame tables: how far away a mate is. A position whose table is not there is one that nobody knows.
+"""Gaviota endgame tables: how far away a mate is. Without a table the distance is unknown.
 
 They are read by the package `chess`, which trusts what it reads; here a table that is cut or damaged is an error that
 names its file.
@@ -18,9 +18,8 @@ from typing import BinaryIO
 import numpy as np
 
 from millstream.errors import MissingExtra, RecipeError, SourceError
-from millstream.games.bitboards import count
 from millstream.games.board import board_at, folders_of
-from millstream.games.positions import Positions
+from millstream.games.positions import Positions, count
 
 try:
     import chess

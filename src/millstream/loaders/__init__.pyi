@@ -51,12 +51,11 @@ if TYPE_CHECKING:
     from millstream.loaders.rollout_steps import StepSamples as StepSamples
     from millstream.loaders.rollout_task import RolloutTask as RolloutTask
     from millstream.loaders.rows import USUAL_ROW as USUAL_ROW
+    from millstream.loaders.self_play import SelfPlayDataLoader as SelfPlayDataLoader
+    from millstream.loaders.self_play import example_self_play as example_self_play
     from millstream.loaders.settings import LoaderSettings as LoaderSettings
-    from millstream.loaders.settings import SharedKeywords as SharedKeywords
-    from millstream.loaders.settings import check_choice as check_choice
     from millstream.loaders.settings import parse_bytes as parse_bytes
     from millstream.loaders.settings import positive as positive
-    from millstream.loaders.settings import resolve as resolve
     from millstream.loaders.settings import whole as whole
     from millstream.loaders.state import check_data as check_data
     from millstream.loaders.state import check_place as check_place
@@ -105,7 +104,7 @@ __all__ = [
     "RolloutTask",
     "RowOrigin",
     "RowShape",
-    "SharedKeywords",
+    "SelfPlayDataLoader",
     "Source",
     "Span",
     "StepSamples",
@@ -114,7 +113,6 @@ __all__ = [
     "StreamRows",
     "are_games",
     "are_rollouts",
-    "check_choice",
     "check_data",
     "check_place",
     "check_samples",
@@ -123,6 +121,7 @@ __all__ = [
     "corrupt_spans",
     "dump_run",
     "example_loader",
+    "example_self_play",
     "fill_in_the_middle",
     "is_raw",
     "journal_of",
@@ -138,7 +137,6 @@ __all__ = [
     "prepared_chat",
     "refuse_journal",
     "refuse_nothing",
-    "resolve",
     "show_chat",
     "steps_of",
     "store_losses",

@@ -11,13 +11,13 @@ from millstream.chats import show_raw_row
 from millstream.chats.lint import lint_files
 from millstream.errors import LoaderError, LossWarning, SourceError
 from millstream.games import Rules, lint_games
-from millstream.live import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.feed_settings import is_feed
 from millstream.loaders.raw import RawSettings
 from millstream.loaders.told import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
 from millstream.rollouts import RolloutChunk, read_rollouts
 from millstream.rollouts.lint import lint_rollouts
+from millstream.selfplay.chunk_feed import open_sources
 from millstream.sources import Found, Reading, format_named
 from millstream.stats import LintReport, OnProgress, Progress, Shown
 from millstream.store import to_prepare

@@ -10,6 +10,8 @@ __getattr__, __dir__, __all__ = lazy(
         "marks": "LEADER",
         "rollout_set": "RolloutSetRun",
         "run": "Filler Finisher Locks Run RunEnded",
+        "self_play": "SelfPlayRun",
+        "self_play_explain": "RecordedSelfPlay",
         "store": "MOST_BATCH_TOKENS Mark StoreRun",
     },
 )
