@@ -342,7 +342,7 @@ def test_a_run_over_data_that_grows_holds_no_more_than_its_window(
         assert graph is not None
         assert graph.chunk_set.weights is not None
         held = {
-            "entered": len(inside._entered.at(0)),
+            "entered": len(inside._history.at(0)),
             "sources": len(graph.chunk_set._sources) + len(graph.chunk_set._arrived),
             "weights": len(graph.chunk_set.weights._known),
             "events": len(inside.mirror._events),

@@ -165,6 +165,6 @@ class Game:
     draw: int = 0
     """The number of the draw that asked for it."""
     skip: int = 0
-    """Chosen positions at its front that were given out before a run was gone on with."""
+    """Chosen positions at its front that were given out before a run resumed."""
     limit: int | None = None
     """Those behind so many were lost when the run was made first; None: none were."""

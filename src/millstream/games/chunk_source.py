@@ -162,7 +162,7 @@ class ChunkSource:
         return None if raw is None else read_frames(raw, plies, behind=frames - wanted)
 
     def close(self) -> None:
-        """Close the file, unless somebody still reads from it; who reads later opens it again."""
+        """Close the file, unless a thread still reads from it; a later read opens it again."""
         self._descriptors.forget(self.path, self._identity)
 
     def _where(self, index: int) -> str:
@@ -258,7 +258,7 @@ def _unpacked_bytes(descriptor: int, place: np.void, said: int, frame_bytes: int
     try:
         return len(inflate(os.pread(descriptor, int(place["size"]), int(place["offset"]))))
     except RecordError:
-        return 0  # whoever reads it will be told why
+        return 0  # reading it will tell why
 
 
 def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:

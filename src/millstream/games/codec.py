@@ -35,7 +35,7 @@ MOST_FRAMES = 2048
 """Frames that a chunk may have: several times the longest game. One packs to little, and takes 25 MB in memory."""
 MOST_BYTES = MOST_FRAMES * 8396
 MOST_PACKED_BYTES = MOST_BYTES + MOST_BYTES // 64
-"""Of a chunk in its file: what cannot be packed grows a little by it. Nobody reads more to find that out."""
+"""Of a chunk in its file: what cannot be packed grows a little by it. More is not read to find that out."""
 MOST_MEMBERS = 64
 """Members of a gzip file; games have one, and each costs a copy of what follows it."""
 

@@ -106,5 +106,5 @@ def example_folder(count: int = 3, plies: int = 12, folder: Path | None = None) 
         packed = gzip.compress(write_frames(example_frames(number, plies)), 1, mtime=0)
         path = folder / f"training.{number}.gz"
         path.write_bytes(packed)
-        os.utime(path, (an_hour_ago, an_hour_ago))  # else whoever finds it looks whether it still grows
+        os.utime(path, (an_hour_ago, an_hour_ago))  # else discovery waits to see whether it still grows
     return folder

@@ -78,7 +78,7 @@ class GaviotaTables:
         return one + other in self._names or other + one in self._names
 
     def plies_to_mate(self, board: chess.Board) -> int | None:
-        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+        """Plies to mate in best play of either side; 0 in a draw. None if no table says."""
         if not board.is_valid():
             return None
         with self._lock:
@@ -101,7 +101,7 @@ class GaviotaProbe:
         self.in_reach[few] = [tables.cover(pieces) for pieces in count(positions.pieces[few]).tolist()]
 
     def plies_to_mate(self, ply: int) -> int | None:
-        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+        """Plies to mate in best play of either side; 0 in a draw. None if no table says."""
         return self._tables.plies_to_mate(board_at(self._positions, ply)) if self.in_reach[ply] else None
 
 

@@ -30,7 +30,7 @@ _MAGIC = b"MSTARIX\4"
 _CHECK_BYTES = 16
 _NAMED = re.compile(r"[0-9a-f]{32}\.index")
 _KEPT_S = 30 * 24 * 3600
-"""How long an index is kept that nobody asks for: archives go away, and nobody says which of them are meant."""
+"""How long an unused index is kept: archives are removed, and nothing says to which of them it belonged."""
 PLACE = np.dtype([("offset", "<u8"), ("size", "<u4"), ("frames", "<u4"), ("number", "<u4"), ("gzip", "<u4")])
 """A chunk in its file: bytes [offset, offset + size), how many frames they are, its number among the chunks of the
 file, and whether it is packed."""
@@ -66,7 +66,7 @@ class IndexCache:
         with contextlib.suppress(OSError):
             os.utime(self._path(name, identity))
         places = np.frombuffer(kept, PLACE, chunks, _HEAD.size).copy()  # without the rest of the file
-        with contextlib.suppress(ValueError, TypeError):  # whoever can sum can also write nonsense
+        with contextlib.suppress(ValueError, TypeError):  # a file with a right checksum may still hold nonsense
             return TarIndex(places, **json.loads(kept[places_end:-_CHECK_BYTES]))
         return None
 

@@ -105,8 +105,8 @@ class Positions:
     @cached_property
     def can_castle(self) -> npt.NDArray[np.bool_]:
         """Whether anybody may still castle."""
-        somebody: npt.NDArray[np.bool_] = self.castling.max(axis=1) >= 0
-        return somebody
+        can_castle: npt.NDArray[np.bool_] = self.castling.max(axis=1) >= 0
+        return can_castle
 
     @cached_property
     def men(self) -> npt.NDArray[np.uint8]:

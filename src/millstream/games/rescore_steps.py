@@ -235,7 +235,7 @@ class MateProbe(Protocol):
         """Which positions there is a table for."""
 
     def plies_to_mate(self, ply: int) -> int | None:
-        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+        """Plies to mate in best play of either side; 0 in a draw. None if no table says."""
 
 
 class MateTables(Protocol):

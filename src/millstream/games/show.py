@@ -70,7 +70,7 @@ def _parts(game: FrameBlock, ply: int, title: str) -> Iterator[Styled]:
 
 
 def position_facts(game: FrameBlock, ply: int) -> dict[str, Any]:
-    """The same as plain data, fit for JSON; values are seen by who moves, and None where nobody knows.
+    """The same as plain data, fit for JSON; values are seen by the mover, and None where unknown.
 
     >>> from millstream.games.example import example_frames
     >>> facts = position_facts(example_frames(), 1)

@@ -61,7 +61,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
     Args:
         path: A folder of `.gz` games and `.tar` archives of them, and all folders in it.
         num_chunks: Games in the window; None: all.
-        watch: Go on for ever with what comes; False: one pass over what is there is an epoch, and ends.
+        watch: Continue without end with the games that come; False: one pass over what is there is an epoch, and ends.
         positions: How many positions each use of a game gives: a rate below 1, a whole number, or settings; by default
             all.
         weights: Prefer positions that the network was wrong about, where a number of them is chosen, and games that
@@ -80,7 +80,7 @@ class SelfPlayDataLoader(DataLoader[SelfPlayBatch]):
         partial: What becomes of an archive that is cut or damaged at its end: "drop" it, or "keep" the games before
             that. It is counted either way.
         shared: Keywords that every loader has, such as `batch_size`, `seed` and `cache_dir`, a folder beside the
-            checkpoints, which a run needs to be gone on with while it watches.
+            checkpoints, which a run needs to be resumed while it watches.
     """
 
     _run: SelfPlayRun

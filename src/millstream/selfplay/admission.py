@@ -46,7 +46,7 @@ class AdmissionPolicy(ABC):
         """
 
     def is_over(self, window: Window) -> bool:
-        """Whether nobody knows what happens before the next draw."""
+        """Whether it is unknown what happens before the next draw."""
         return False
 
     def may_need(self, name: str) -> bool:
@@ -62,7 +62,7 @@ class AdmissionPolicy(ABC):
         return
 
     def stop_with(self, stopping: threading.Event) -> None:
-        """Whoever waits in here waits no longer than until this is set."""
+        """Waiting in here ends when this is set."""
         return
 
 
@@ -70,9 +70,9 @@ class LivePolicy(AdmissionPolicy):
     """The newest of those that are there at first, then all others when they come.
 
     Args:
-        seen: When a run is gone on with: the marks of the files that entered before and of those that were left out at
+        seen: When a run resumes: the marks of the files that entered before and of those that were left out at
             first. They do not enter again; whatever else is there came meanwhile, by whichever name, and enters.
-        leave: Whether files that went away before a run was gone on with leave the window. If nothing else can take
+        leave: Whether files that went away before a run resumed leave the window. If nothing else can take
             their place they stay, and each of their games is lost when it is drawn.
     """
 
@@ -80,7 +80,7 @@ class LivePolicy(AdmissionPolicy):
         self._seen, self._leave = seen, leave
 
     def first(self, window: Window, found: Collection[EventSource]) -> list[Event]:
-        """Let the newest in, oldest first; when a run is gone on with, those that came meanwhile."""
+        """Let the newest in, oldest first; when a run resumes, those that came meanwhile."""
         draws, there = window.draws, {(source.name, source.stamp) for source in found}
         known = {entry.name: entry.stamp for entry in window.entries}
         lost = {name for name, stamp in known.items() if self._leave and (name, stamp) not in there}
@@ -119,7 +119,7 @@ def _split(sources: list[EventSource], num_chunks: int | None) -> tuple[list[Eve
 
 
 class ResumedPolicy(AdmissionPolicy):
-    """A run that is gone on with: what had happened behind its state happens again, whichever files are still there.
+    """A resumed run: what had happened after its state happens again, whichever files are still there.
     Then sources enter as they come, those that came meanwhile first.
 
     Args:
@@ -293,7 +293,7 @@ class FollowerPolicy(AdmissionPolicy):
         read: Gives the next thing that the leader has said, or None as long as there is none.
         begun: Says whether the leader has done what it does at first.
         promised: Before this draw nothing happens.
-        before: What the leader had said before the run was gone on with: of that, files may be gone by now.
+        before: What the leader had said before the run resumed: of that, files may be gone by now.
     """
 
     outlives_input = True
@@ -360,4 +360,4 @@ class FollowerPolicy(AdmissionPolicy):
     def _pause(self) -> None:
         self.waits = True
         if self._stopping.wait(PAUSE_S):
-            raise Stopped("nobody waits for the leader any more", hint="begin again")
+            raise Stopped("waiting for the leader was stopped", hint="begin again")

@@ -76,7 +76,7 @@ class DeliveredState:
             draws, events = self.window.draws, list(behind._events)
         self._events = deque([event for event in events if event.draw >= draws])
 
-    def go_back(self) -> list[Event]:
+    def rewind(self) -> list[Event]:
         """Stages begin where batches were delivered: give what had happened ahead of that, which will happen again."""
         self.catch_up()
         with self._guard:
@@ -111,7 +111,7 @@ class DeliveredState:
         return next(entry for entry in self.entries if entry.first <= self.place.chunk < entry.stop)
 
     def catch_up(self) -> list[WindowEntry]:
-        """Make the draws whose games were delivered; gives the sources that nobody needs any more."""
+        """Make the draws whose games were delivered; gives the sources that are no longer needed."""
         if self.place is not None:
             due = []
             with self._guard:

@@ -172,7 +172,7 @@ class LostUse:
     came: int = 0
     """Chosen positions of it that came before."""
     unseen: bool = False
-    """Nobody could look at it when it was drawn: what depends on it, as its weight, was not known either."""
+    """It could not be looked at when it was drawn: what depends on it, as its weight, was not known either."""
 
     def to_json(self) -> dict[str, Any]:
         """As a line of the journal."""
@@ -182,7 +182,7 @@ class LostUse:
 
 @dataclass(frozen=True, slots=True)
 class LostSlots:
-    """Positions of a source that waited in the reservoir when a run was gone on with, and could not be read again."""
+    """Positions of a source that waited in the reservoir when a run resumed, and could not be read again."""
 
     counter: int
     """That of the reservoir: what had left before came."""
@@ -232,7 +232,7 @@ class Losses:
     def __init__(self, losses: Iterable[Loss] = ()) -> None:
         self._uses: dict[int, int] = {}
         self.unseen: set[int] = set()
-        """Draws of games that nobody could look at."""
+        """Draws of games that could not be looked at."""
         self._slots: list[LostSlots] = []
         for loss in losses:
             self.add(loss)

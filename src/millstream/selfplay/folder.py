@@ -155,7 +155,7 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return [*self._miss(path)]
         except OSError:
-            return []  # nobody knows now; the next look will tell
+            return []  # unknown now; the next scan will tell
         if S_ISDIR(status.st_mode):
             return [*self.look(path)]
         if os.path.islink(path) and self._leads_to_another(path):
@@ -220,7 +220,7 @@ class Folder:
         return [self._forget(folder, name) for name in sorted(self._known[folder])]
 
     def _listed(self, top: str, hidden: set[str]) -> list[tuple[str, dict[str, os.stat_result]]]:
-        """Each folder with its files; of what cannot be read now, and is added to `hidden`, nobody knows."""
+        """Each folder with its files; what cannot be read now is unknown, and is added to `hidden`."""
         self._look_at_links_anew(top)
         listed, left = list[tuple[str, _Entries]](), [top] if self._is_followed(top) else []
         while left:
@@ -251,7 +251,7 @@ class Folder:
         self._followed = same
 
     def _is_followed(self, folder: str) -> bool:
-        """Whether a folder is none that is listed anyway, or for ever, as one that a link leads to may be."""
+        """Whether a folder is not listed already; a link may lead to one that is, even to one above it."""
         if folder == self.root or not os.path.islink(folder):
             return True
         target = os.path.realpath(folder)
@@ -285,7 +285,7 @@ class Folder:
         return _is_in_one(path, self._tops.values())
 
     def _hide(self, path: str, noun: str, error: OSError, hidden: set[str]) -> None:
-        """Count once what cannot be read. Of a link that leads nowhere nothing is there; of others nobody knows."""
+        """Count once what cannot be read. Nothing lies behind a link that leads nowhere; of others this is unknown."""
         reason = _NOWHERE.get(error.errno or 0)
         if reason is None:
             hidden.add(path)

@@ -60,7 +60,7 @@ class StartPoint:
     shared: bool = False
     listeners: Sequence[Callable[[Sequence[Event]], None]] = ()
 
-    def tell(self, events: Sequence[Event]) -> None:
+    def notify(self, events: Sequence[Event]) -> None:
         """Say what happens to the window."""
         for listener in self.listeners:
             listener(events)
@@ -71,7 +71,7 @@ class SelfPlayGraph:
 
     def __init__(self, task: SelfPlayTask, begin: StartPoint, *, positions_seed: int) -> None:
         self.output: Output = task.output
-        watch = task.watch and not begin.entrance.outlives_input  # else somebody else says what comes
+        watch = task.watch and not begin.entrance.outlives_input  # else the leader or a journal says what comes
         self.discovery = Discovery(task.path, watch=watch, poll_s=task.poll_s)
         self.feed = ChunkSourceFeed(self.discovery, cache_dir=task.index_cache, partial=task.partial)
         self.chunk_set = ChunkSet(
@@ -81,7 +81,7 @@ class SelfPlayGraph:
             window=begin.window,
             entrance=begin.entrance,
             last=begin.last,
-            journal=begin.tell,
+            journal=begin.notify,
             losses=begin.losses,
             opens=self.feed.open,
             outlives_input=True,  # the window says how many passes there are
@@ -121,7 +121,7 @@ class SelfPlayGraph:
             most_bytes=task.reservoir_bytes,
             capacity=task.queue_games,
         )
-        self.chunk_set.barren = EmptyPassBackoff(lambda: unpacker.counters()["out"])
+        self.chunk_set.backoff = EmptyPassBackoff(lambda: unpacker.counters()["out"])
         stages: dict[str, Stage[Any]] = {
             "discovery": self.discovery,
             "chunk_source_feed": self.feed,
@@ -188,7 +188,7 @@ class GraphMaker:
         *,
         shared: bool,
     ) -> None:
-        self._task, self._seed, self._past, self._entered = task, seed, past, entered
+        self._task, self._seed, self._recent, self._history = task, seed, past, entered
         self._replay, self._is_closed, self._shared = replay, is_closed, shared
         self._gone, self._guard = set[str](), threading.Lock()
 
@@ -207,7 +207,7 @@ class GraphMaker:
         """
         seed = self._seed
         losses = Losses([*lost, *(self._replay or files.journal).losses(epoch)])
-        mirror, window = self._past.mirror, self._task.window(seed, epoch)
+        mirror, window = self._recent.mirror, self._task.window(seed, epoch)
         window.load(*mirror.window.state())
         if self._replay is not None:
             entrance = self._replay.entrance(epoch, window.draws, watch=self._task.watch)
@@ -215,7 +215,7 @@ class GraphMaker:
         note = partial(self._note, files, epoch)
         listeners: list[Listener] = [mirror.note]  # in this order: a fork may come between
         if files.folder is None:  # else the journal knows
-            listeners.append(self._entered.note)
+            listeners.append(self._history.note)
         listeners.append(partial(files.journal.write, epoch=epoch))
         begin = StartPoint(
             window,
@@ -223,7 +223,7 @@ class GraphMaker:
             last=None if place is None or entry is None else (place, entry),
             losses=losses,
             lost=note,
-            counted=self._past.count,
+            counted=self._recent.count,
             shared=self._shared,
             listeners=listeners,
         )
@@ -270,4 +270,4 @@ class GraphMaker:
         if isinstance(entrance, FollowerPolicy) and entrance.waits:
             where = f"in {files.folder}, the cache_dir that all ranks must share"
             led = f"rank 0 to say which games enter; it does so {where}; "
-        return led + describe_progress(self._task, graph, self._past.losses)
+        return led + describe_progress(self._task, graph, self._recent.losses)

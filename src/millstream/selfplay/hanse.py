@@ -16,7 +16,7 @@ from millstream.selfplay.sampling import ALIKE, PositionWeights
 from millstream.selfplay.window import WindowEntry
 
 MOST_LISTED = 1000
-"""Bad games that are remembered for whoever asks; all are counted."""
+"""Bad games that are remembered and can be asked for; all are counted."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class HanseWeights:
     Args:
         sampling: What positions weigh.
         source_of: Where the games of a source lie; None if its file is gone.
-        count: Told why a game cannot be read, once: it weighs nothing, so nobody else will find out.
+        count: Told why a game cannot be read, once: it weighs nothing, so it is never read.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class HanseWeights:
         """The last games that could not be read, and why."""
         self._known: dict[WindowEntry, npt.NDArray[np.float32]] = {}
         self._proofs: dict[WindowEntry, dict[int, float]] = {}
-        """What was found where somebody looked: who follows asks again, when the file may be gone."""
+        """What was found when a game was looked at: followers ask again, when the file may be gone."""
 
     def of(self, entry: WindowEntry, index: int) -> float:
-        """The weight of a game; one that cannot be read has none, and if its file is gone, nobody knows it."""
+        """The weight of a game; one that cannot be read has none, and if its file is gone, it is unknown."""
         known = self._weights_of(entry)
         if np.isnan(known[index]):
             known[index] = self._read(entry, index)
         return float(known[index])
 
     def proved(self, entry: WindowEntry, index: int) -> float:
-        """The same of a game that was looked at. What `of` says of it stays as it is: a run that is gone on with knows
+        """The same of a game that was looked at. What `of` says of it stays as it is: a resumed run knows
         nothing of what was looked at before, and draws the same."""
         known, proofs = self._weights_of(entry), self._proofs.setdefault(entry, {})
         if index not in proofs:
@@ -76,7 +76,7 @@ class HanseWeights:
         return proofs[index]
 
     def forget(self, entry: WindowEntry) -> None:
-        """Nobody asks for the games of a source again."""
+        """The games of a source will not be asked for again."""
         self._known.pop(entry, None)
         self._proofs.pop(entry, None)
 

@@ -66,17 +66,17 @@ class RunJournal:
         self._log: ChainedLog | None = None
         self._guard = threading.Lock()
         self._followed: FollowedLog | None = None
-        self.stand(START)
+        self.move_to(START)
 
-    def stand(self, position: Position) -> None:
-        """Stand somewhere, with the file closed. The very beginning is that of a run that nobody has written of: the
+    def move_to(self, position: Position) -> None:
+        """Stand somewhere, with the file closed. The very beginning is that of a run that has written nothing: the
         journal of another one is put aside."""
         self.close()
         self.position = self._written = self._heard = position
         self._entered: tuple[int, LogReader, list[WindowEntry]] | None = None
         """What entered in the epoch that was asked for last, as far as that was read."""
         self._unheard: dict[str, Any] | None = None
-        """A line of the first rank that nobody has asked for yet."""
+        """A line of the first rank that was not asked for yet."""
         self._ahead = deque[tuple[int, Position]]()
         self._there = deque[tuple[dict[str, Any], Position]]()
         """Lines behind the present place, which are not written once more."""
@@ -148,7 +148,7 @@ class RunJournal:
         """Whether the file says all that happens here: this rank writes it, or does what it says."""
         return self._path is not None and (self._part.writes or self._part.hears)
 
-    def go_back(self, place: GamePlace | None) -> None:
+    def rewind(self, place: GamePlace | None) -> None:
         """Stages begin once more where the trainer stands: what lies behind that will be said again."""
         if place is not None:
             self.catch_up(place.draw)

@@ -55,12 +55,12 @@ class TensorPrefetch:
         self._stopping = threading.Event()
         self._maker: TensorMaker | None = None
         self._asked_s: float | None = None
-        """Since when somebody waits for a batch."""
+        """Since when a consumer waits for a batch."""
 
     def next(self, batch_size: int) -> Tensors | None:
         """The batch of the next step, until it is `taken`; None when nothing is left.
 
-        Whatever happens to whoever asked, Ctrl-C or a transform that fails: the next one to ask gets the same rows.
+        After Ctrl-C or a transform that fails, the next call gives the same rows.
         """
         if self._maker is None or self._maker.batch_size != batch_size:
             self._take_back()
@@ -86,7 +86,7 @@ class TensorPrefetch:
         return take_rows(self._waiting, rows)
 
     def close(self) -> None:
-        """Make no more; whoever feeds it must have stopped."""
+        """Make no more; the stages that feed it must have stopped."""
         self._stopping.set()
         self._made.close()
         self._thread.close()
@@ -122,7 +122,7 @@ class TensorPrefetch:
             raise
 
     def _stopped(self, seconds: float) -> bool:
-        """Wait for a buffer; who waits for the batch that it is for may have them all."""
+        """Wait for a buffer; the consumer may hold all of them."""
         asked_s = self._asked_s
         if asked_s is not None and time.monotonic() - asked_s > HELD_S and not self._made.is_ready:
             raise BudgetError(

@@ -45,7 +45,7 @@ class ReservoirRefill:
         task: Where games lie.
         changes: What is done to them before positions are chosen.
         entries: The sources, by the numbers of their games.
-        stopping: Says whether nobody waits any more.
+        stopping: Says whether the run was closed.
     """
 
     def __init__(

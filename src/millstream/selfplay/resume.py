@@ -48,8 +48,8 @@ class AdmissionPolicies:
         """When a run or an epoch begins."""
         return self._led(epoch) if self._follows else self._promising(LivePolicy())
 
-    def again(self, epoch: int, before: Sequence[Event], behind: Sequence[Event]) -> AdmissionPolicy:
-        """When a run is gone on with: what had happened in the epoch at its state, and what happened then."""
+    def on_resume(self, epoch: int, before: Sequence[Event], behind: Sequence[Event]) -> AdmissionPolicy:
+        """When a run resumes: what had happened in the epoch at its state, and what happened then."""
         promised = max((event.chunks for event in before if event.kind == "until"), default=0)
         if self._follows:
             return self._led(epoch, promised, behind)
@@ -100,9 +100,9 @@ class Takeover:
 
     def __init__(self, *, led: bool) -> None:
         self._led, self._is_forked = led, False
-        self.refuse()
+        self.reset()
 
-    def refuse(self) -> None:
+    def reset(self) -> None:
         """The run goes elsewhere, or begins an epoch: it has no past there."""
         self.is_due = False
         """Whether there is something to take over."""
@@ -113,12 +113,12 @@ class Takeover:
         self.lost: list[Loss] = []
         """What the journal says to be lost."""
 
-    def fall(self, journal: RunJournal | None, *, at_work: bool) -> None:
+    def after_fork(self, journal: RunJournal | None, *, at_work: bool) -> None:
         """This process was forked from one that writes a journal, and whose stages were at work, or not."""
         self._is_forked, self._journal = True, journal or self._journal
         self.is_due = self.is_due or at_work or self._journal is not None
 
-    def fail(self, journal: RunJournal) -> None:
+    def after_failure(self, journal: RunJournal) -> None:
         """The stages of this process have failed, which wrote this journal."""
         self.is_due, self._own = True, journal
 
@@ -133,7 +133,7 @@ class Takeover:
             )
         if not self.is_due:
             return None
-        ahead, own = mirror.go_back(), self._own
+        ahead, own = mirror.rewind(), self._own
         if self._journal is not None:
             self.lost = self._journal.losses(epoch)
         journal = own if own is not None and own.is_told else self._journal
@@ -141,10 +141,10 @@ class Takeover:
             before, ahead, entries = journal.past(mirror.place, epoch)
             entered.learn(entries, before)
         if own is not None:
-            own.go_back(mirror.place)
-        before = entered.go_back(mirror.window.total)
+            own.rewind(mirror.place)
+        before = entered.rewind(mirror.window.total)
         self.is_due, self._journal, self._own = False, None, None
-        return entrances.again(epoch, before, ahead)
+        return entrances.on_resume(epoch, before, ahead)
 
 
 class Replay:
@@ -186,7 +186,7 @@ class Replay:
     def ended(self) -> LoaderError:
         """What is said where the journal ends."""
         return LoaderError(
-            f"{self._journal}: the journal ends here, and nobody knows what came then",
+            f"{self._journal}: the journal ends here, and what came then is unknown",
             hint="a replay has every step of its run, and those that the stages were ahead of its trainer",
         )
 

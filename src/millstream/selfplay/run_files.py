@@ -54,7 +54,7 @@ class RunFiles:
         self.parents: Path | None = None
         """Where the process writes its rows that this one was forked from."""
 
-    def left_behind(self) -> RunFiles:
+    def for_child(self) -> RunFiles:
         """In a forked child: its own, in memory; what the other process has written can still be read."""
         self.journal.leave_behind()
         if self.folder is None:
@@ -64,17 +64,17 @@ class RunFiles:
         return files
 
     def refuse_parents(self) -> None:
-        """Only the process that this one was forked from saves states, and goes on from them."""
+        """Only the process that this one was forked from saves states, and resumes from them."""
         if self.parents is not None:
             raise LoaderError(
                 f"the run in {self.parents} is that of the process that this one was forked from",
                 hint="save and load its states there; a run of its own needs a loader with another cache_dir=",
             )
 
-    def stand(self, position: Position) -> None:
+    def move_to(self, position: Position) -> None:
         """Stand somewhere, with all files closed."""
         self.close()
-        self.journal.stand(position)
+        self.journal.move_to(position)
         if self._same is not None:
             self._same.forget()
 
@@ -88,7 +88,7 @@ class RunFiles:
 
     def remember(self, step: int, rows: StepRows) -> None:
         """Remember the rows of a step; a rank that hears another one compares them with what that has delivered."""
-        if self.rows is None:  # somebody has closed it meanwhile
+        if self.rows is None:  # closed meanwhile
             raise closed_error()
         if self._same is not None:
             self._same.check(step, rows.origins)
@@ -176,9 +176,9 @@ class SourceHistory:
         self._epochs: dict[int, list[WindowEntry]] = {}
         self.files: str | None = None
         """A hash of the files that a pass goes over, as far as that is known."""
-        self.stand(0)
+        self.move_to(0)
 
-    def stand(self, epoch: int, files: str | None = None) -> None:
+    def move_to(self, epoch: int, files: str | None = None) -> None:
         """An epoch begins; given the hash of a state, it must be over the same files.
 
         Until it does, it is taken to go over those of the epoch before.
@@ -198,7 +198,7 @@ class SourceHistory:
         self._epochs[self._epoch] = list(entries)
         self._remember(told)
 
-    def go_back(self, total: int) -> list[Event]:
+    def rewind(self, total: int) -> list[Event]:
         """Stages begin where so many games have entered; gives what decides which files may still enter."""
         self._epochs[self._epoch] = [entry for entry in self._epochs[self._epoch] if entry.first < total]
         self._total = total
@@ -242,7 +242,7 @@ class SourceHistory:
             return list(self._epochs[epoch])
 
     def forget(self, oldest: int | None) -> None:
-        """Nobody asks for games that are older than this one."""
+        """Games that are older than this one will not be asked for."""
         with self._guard:
             entries = self._epochs[self._epoch]
             self._epochs[self._epoch] = [entry for entry in entries if oldest is None or entry.stop > oldest]

@@ -170,7 +170,7 @@ def _shuffled_round(key: int, number: int, length: int) -> npt.NDArray[np.intp]:
 def plies_by_count(key: int, use: int, length: int, count: int, weights: Weights | None = None) -> Plies:
     """So many positions of a use, from an endless row of shuffled rounds; weights say who is left out of rounds.
 
-    With weights nobody knows where a round begins but who has gone through all before: every thousand positions or so a
+    With weights a round's beginning is known only after all uses before: every thousand positions or so a
     new row begins.
 
     >>> [plies_by_count(5, use, 6, 2).tolist() for use in range(3)]

@@ -13,7 +13,7 @@ import numpy.typing as npt
 Spans = Sequence[tuple[int, int]]
 """Numbers from one to before another, lowest first."""
 WASTE = 1024
-"""Numbers that nobody asks for any more, before their counters are let go of, at least."""
+"""Numbers that are no longer asked for, before their counters are let go of, at least."""
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

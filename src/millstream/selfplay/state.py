@@ -98,29 +98,29 @@ class States:
         mirror.load(*files.load(state))
         position = Position.from_json(state.get("journal") or {})
         before, behind = files.journal.split_at(position, epoch)
-        return SavedStages(position, mirror, self._entrances.again(epoch, before, behind))
+        return SavedStages(position, mirror, self._entrances.on_resume(epoch, before, behind))
 
 
 def resume_hint(fact: str, saved: object) -> str:
     """How to have again what a state was saved with.
 
     >>> resume_hint("positions", "PositionSampling(rate=None, count=2, weights=…)")
-    'pass positions=2 to go on with that run, and its weights= if it had some'
+    'pass positions=2 to resume that run, and its weights= if it had some'
     >>> resume_hint("positions", "PositionSampling(rate=None, count=None, weights=PositionWeights(gamma=1.0))")
-    'leave out positions= to go on with that run'
+    'leave out positions= to resume that run'
     >>> resume_hint("rescore", "None"), resume_hint("watch", False)
-    ('leave out rescore= to go on with that run', 'pass watch=False to go on with that run')
+    ('leave out rescore= to resume that run', 'pass watch=False to resume that run')
     >>> resume_hint("num_chunks", 500)
-    'pass num_chunks=500 to go on with that run; the size of a window cannot change: begin a new run for another one'
+    'pass num_chunks=500 to resume that run; the size of a window cannot change: begin a new run for another one'
     """
     if fact == "num_chunks":
         another = "the size of a window cannot change: begin a new run for another one"
-        return f"pass num_chunks={saved!r} to go on with that run; {another}"
+        return f"pass num_chunks={saved!r} to resume that run; {another}"
     if fact not in _SETTINGS:
-        return f"pass {fact}={saved!r} to go on with that run"
+        return f"pass {fact}={saved!r} to resume that run"
     number = re.match(r"\w+\((?:rate=None, count=|rate=|gamma=)(\d[\d.e-]*)", str(saved))
     if number is not None and fact in ("positions", "hanse"):
-        return f"pass {fact}={number[1]} to go on with that run, and its weights= if it had some"
+        return f"pass {fact}={number[1]} to resume that run, and its weights= if it had some"
     if saved in (None, "None") or fact == "positions":
-        return f"leave out {fact}= to go on with that run"
-    return f"pass the {fact}= that it had to go on with that run"
+        return f"leave out {fact}= to resume that run"
+    return f"pass the {fact}= that it had to resume that run"

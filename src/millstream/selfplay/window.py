@@ -68,7 +68,7 @@ Weigh = Callable[[WindowEntry, int], float]
 class Acceptance:
     """Hanse sampling: a game is taken with the probability (its weight / the largest weight so far) ** gamma.
 
-    One whose weight nobody knows, since its file is gone, weighs infinitely much: it is taken, and found to be lost.
+    One whose weight is unknown, since its file is gone, weighs infinitely much: it is taken, and found to be lost.
     """
 
     weigh: Weigh

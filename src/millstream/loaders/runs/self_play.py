@@ -68,21 +68,21 @@ class SelfPlayRun:
         self.files = RunFiles(settings.cache_dir, facts, part)
         self._entrances = AdmissionPolicies(self.files.journal, watch=task.watch, follows=led and settings.rank > 0)
         self._states = States(task, settings.seed, self._entrances)
-        self._entered = SourceHistory(task.path, watch=task.watch)
+        self._history = SourceHistory(task.path, watch=task.watch)
         self._committed: dict[str, Any] | None = None
         self.closed = False
-        self._past = RecentSteps()
+        self._recent = RecentSteps()
         self._stages = GraphMaker(
             task,
             settings.seed,
-            self._past,
-            self._entered,
+            self._recent,
+            self._history,
             self._replay,
             lambda: self.closed,
             shared=settings.world_size > 1,
         )
-        self.locks = Locks(ForkLock(delays_fork=True, in_child=self._leave_behind))
-        self._inheritance = Takeover(led=led)
+        self.locks = Locks(ForkLock(delays_fork=True, in_child=self._in_child))
+        self._takeover = Takeover(led=led)
         self._length = EpochLength(task, settings.batch_size * settings.world_size, drop_last=settings.drop_last)
         self._found = SameFilesCheck(settings.rank, settings.world_size)
         self.graph: SelfPlayGraph | None = None
@@ -100,23 +100,23 @@ class SelfPlayRun:
         self.epoch, self.epoch_rows = epoch, 0
         self.skip = 0
         """Rows of all ranks before the place where the run stands, which the stages give once more."""
-        self._past.begin(DeliveredState(self.task.window(self.settings.seed, epoch), self.task.shuffle_frames))
-        self._at_first = self._past.settled_losses
+        self._recent.begin(DeliveredState(self.task.window(self.settings.seed, epoch), self.task.shuffle_frames))
+        self._at_first = self._recent.settled_losses
         self._entrance = self._entrances.first(epoch)
-        self._entered.stand(epoch)
-        self._inheritance.refuse()
+        self._history.move_to(epoch)
+        self._takeover.reset()
 
-    def _stood(self, moves: Sequence[ReservoirMoves] = (), gone: int = 0) -> StepSnapshot:
+    def _snapshot(self, moves: Sequence[ReservoirMoves] = (), gone: int = 0) -> StepSnapshot:
         """Where the trainer stands, before a step that does this."""
         return StepSnapshot(
             self.step,
             self.epoch,
             self.epoch_rows,
             self._at_first,
-            self._entered.files,
+            self._history.files,
             self.files.journal.position,
-            self._past.mirror,
-            self._past.draw,
+            self._recent.mirror,
+            self._recent.draw,
             moves,
             gone,
         )
@@ -124,7 +124,7 @@ class SelfPlayRun:
     @property
     def mirror(self) -> DeliveredState:
         """The window and the slots of the reservoir, where the trainer stands."""
-        return self._past.at(self._stood())
+        return self._recent.at(self._snapshot())
 
     def wait_until_known(self) -> None:
         """The epoch of the next step is always known."""
@@ -159,23 +159,23 @@ class SelfPlayRun:
     def skipped(self, pieces: Sequence[Shuffled]) -> None:
         """The stages have given the rows before the place where the run stands."""
         if sum(map(len, pieces)) < self.skip:
-            raise self._entered.other_files()
+            raise self._history.other_files()
         with self.locks.moving, defer_sigint():
-            mirror = self._past.mirror
+            mirror = self._recent.mirror
             mirror.follow([piece.moves for piece in pieces])
-            self._past.begin(mirror)
+            self._recent.begin(mirror)
             self.skip = 0
 
     def check_files(self) -> None:
         """Compare the files of the epoch with those of the other ranks, where each looks for itself."""
-        self._found.check(self.epoch, self._entered.found)
+        self._found.check(self.epoch, self._history.found)
 
     def last(self, tensors: Tensors | None) -> Tensors | None:
         """What becomes of rows that do not fill a step: an epoch ends."""
         if self._replay is not None and self.task.watch:
             raise self._replay.ended()
         if tensors is not None and self.settings.drop_last:
-            self._past.count(NOT_FULL, len(tensors.origins))
+            self._recent.count(NOT_FULL, len(tensors.origins))
             return None
         return tensors
 
@@ -184,8 +184,8 @@ class SelfPlayRun:
         self.files.remember(self.step, StepRows(tensors.origins, tensors.batch_size, self.epoch))
         moves = joined(tensors.moves)
         gone = sum([len(move.slots) for move in moves]) - len(tensors.origins)
-        self._past.deliver(self._stood(moves, gone))
-        self.files.journal.catch_up(self._past.draw)
+        self._recent.deliver(self._snapshot(moves, gone))
+        self.files.journal.catch_up(self._recent.draw)
         self.step += 1
         self.epoch_rows += len(tensors.origins)
         if self.step % CATCH_UP == 0:
@@ -204,7 +204,7 @@ class SelfPlayRun:
     @property
     def losses(self) -> dict[str, int]:
         """What was left out so far, by reason; by the stages that are at work, also ahead of the trainer."""
-        return self._past.losses
+        return self._recent.losses
 
     # The past
 
@@ -221,18 +221,18 @@ class SelfPlayRun:
 
     def entries_at(self, epoch: int) -> list[WindowEntry]:
         """Every source that entered in an epoch."""
-        self._inherit()
+        self._take_over()
         known = self.files.folder is not None
-        return self.files.journal.entries(epoch) if known else self._entered.at(epoch)
+        return self.files.journal.entries(epoch) if known else self._history.at(epoch)
 
     # Stages
 
     def graph_from_here(self) -> SelfPlayGraph:
         """Stages that begin where the trainer stands."""
-        self._inherit()
+        self._take_over()
         with defer_sigint():  # half open, they would stay locked
             self.files.open(self.step)
-        return self._stages.begin(self.files, self.epoch, self._entrance, self._inheritance.lost)
+        return self._stages.begin(self.files, self.epoch, self._entrance, self._takeover.lost)
 
     def what_for(self) -> str:
         """Say what is waited for."""
@@ -240,44 +240,44 @@ class SelfPlayRun:
 
     def _catch_up(self) -> None:
         """Let go of what only lies before the steps that are kept."""
-        gone, graph = self._past.catch_up(), self.graph
+        gone, graph = self._recent.catch_up(), self.graph
         if graph is not None and graph.chunk_set.weights is not None:
             for entry in gone:
                 graph.chunk_set.weights.forget(entry)
-        self._entered.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
+        self._history.forget(None if self.files.rows is None else self.files.rows.oldest_chunk)
 
     def interrupted(self) -> None:
         """The stages end. If the run stays, others begin where it stands, and do again what these did ahead."""
-        self._inheritance.fail(self.files.journal)
+        self._takeover.after_failure(self.files.journal)
 
     def ended(self) -> None:
         """The stages have ended, and with them an epoch, or the run."""
         if self.closed:
-            self._past.forget_ahead(keep_files=True)
+            self._recent.forget_ahead(keep_files=True)
         else:
-            self._past.end_stages()
+            self._recent.end_stages()
 
     def forget_ahead(self) -> None:
         """Count only what lies behind the trainer: the stages begin there once more."""
-        self._past.forget_ahead()
+        self._recent.forget_ahead()
 
-    def _leave_behind(self) -> None:
+    def _in_child(self) -> None:
         """In a forked child: the other process has the stages, and writes the files; this one remembers in memory."""
-        for each in (self._past, self._entered, self._stages):
+        for each in (self._recent, self._history, self._stages):
             each.unlock()
         self.forget_ahead()
         journal = None if self.files.folder is None else self.files.journal
-        self._inheritance.fall(journal, at_work=self.graph is not None)
+        self._takeover.after_fork(journal, at_work=self.graph is not None)
         self.graph = None
         self.forked()
-        self.files = self.files.left_behind()
+        self.files = self.files.for_child()
 
-    def _inherit(self) -> None:
+    def _take_over(self) -> None:
         """In a forked child, and where stages have failed: begin where the others stood."""
-        if self._inheritance.is_due:
-            self._past.begin(self.mirror)
-        inherited = self._inheritance.entrance(self._past.mirror, self._entered, self._entrances, self.epoch)
-        self._entrance = inherited or self._entrance
+        if self._takeover.is_due:
+            self._recent.begin(self.mirror)
+        taken = self._takeover.entrance(self._recent.mirror, self._history, self._entrances, self.epoch)
+        self._entrance = taken or self._entrance
 
     def close(self) -> None:
         """Stop everything, for good."""
@@ -293,35 +293,35 @@ class SelfPlayRun:
             self.resume(self._committed)
             return
         self.changed()
-        self._past.forget()
-        self.files.stand(START)
+        self._recent.forget()
+        self.files.move_to(START)
         self.step = 0
         self._begin_epoch(0)
 
     def state(self, step: int) -> dict[str, Any]:
         """Describe where the run stands, or stood before one of the last steps. With a folder, a file in it that the
         state names holds the window."""
-        stood = self._stood() if step == self.step else self._past[step]
+        snapshot = self._snapshot() if step == self.step else self._recent[step]
         if self.files.folder is not None:
             self._catch_up()
             self.files.open(self.step)  # what lies there may be another run's
-        return self._states.write(stood, self._past, self.files)
+        return self._states.write(snapshot, self._recent, self.files)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Stand where a state was saved, or change nothing."""
         saved = self._states.read(state, self.files)
         kept = saved.kept
         self.changed()
-        self._past.forget(saved.losses)
-        self.files.stand(START if kept is None else kept.journal)
+        self._recent.forget(saved.losses)
+        self.files.move_to(START if kept is None else kept.journal)
         self._begin_epoch(saved.epoch)
         self.step, self.epoch_rows = saved.step, saved.epoch_rows
         if kept is None:
             self.skip = saved.epoch_rows
-            self._entered.stand(saved.epoch, saved.files)
+            self._history.move_to(saved.epoch, saved.files)
         else:
             self._entrance = kept.entrance
-            self._past.begin(kept.mirror)
+            self._recent.begin(kept.mirror)
             self.files.loaded(state)
         self._committed = dict(state)
 

@@ -15,7 +15,7 @@ from millstream.stages import Queue, Stage
 
 
 class ChunkFilter(GameStage):
-    """Drops games that break a rule or that nobody wants; each is counted by its reason, and the last ones are listed.
+    """Drops games that break a rule or are not wanted; each is counted by its reason, and the last ones are listed.
 
     A game that was unpacked passes: it was looked at when it came.
 

@@ -17,7 +17,7 @@ from millstream.selfplay.chunk_feed.game_stage import Draw, DropReportingStage
 from millstream.stages import Queue, Stage
 
 MOST_LISTED = 1000
-"""Bad games that are remembered for whoever asks; every use of one is counted."""
+"""Bad games that are remembered and can be asked for; every use of one is counted."""
 
 FILE_GONE = "file gone"
 """Why a use of a game is lost that was there when it entered."""
@@ -27,7 +27,7 @@ class ChunkReader(DropReportingStage[Draw, Game]):
     """Reads games: positions that are in the cache from there, the rest from their files.
 
     Stages that take games also read them by themselves; this one has threads of its own for that, and need not unpack
-    positions that nobody uses.
+    positions that are not used.
 
     >>> from millstream import ChunkSet, ChunkSourceFeed, Discovery
     >>> from millstream.games import example_folder
@@ -42,7 +42,7 @@ class ChunkReader(DropReportingStage[Draw, Game]):
 
     Args:
         input: Says which games.
-        sampling: Choose positions at once, where nobody behind needs whole games: no others are unpacked then.
+        sampling: Choose positions at once, where no later stage needs whole games: no others are unpacked then.
         seed: Of that choice.
         cache: Where positions of games lie that were read before.
         losses: What was lost before: it is not read, whether or not it is there now.

@@ -57,7 +57,7 @@ class ChunkSet(SourceStage[Draw]):
     ['training.2.gz', 'training.3.gz']
 
     A stage that takes games reads them, so the stages of the live road join as they stand. With `endless`, passes end
-    with the input: what is watched goes on, and a folder that is looked at once is gone through once.
+    with the input: what is watched continues, and a folder that is looked at once is gone through once.
 
     >>> from millstream import ChunkFilter, ChunkRescorer, FrameShuffler
     >>> found = Discovery(example_folder(4), watch=False)
@@ -77,11 +77,11 @@ class ChunkSet(SourceStage[Draw]):
         seed: Of the order.
         endless: Begin a new pass when each game was given, as long as more may come in; else end. The first time a
             warning is logged: from then on games are used again.
-        outlives_input: Begin new passes also when the input has ended, until it is stopped; nobody is warned.
+        outlives_input: Begin new passes also when the input has ended, until it is stopped, without a warning.
         hanse: Use heavy games more often.
         root: The folder that names are relative to.
         entrance: Which sources enter, and when; by default as they come.
-        window: Go on with this one.
+        window: Continue this one.
         last: Begin with this game, of which some positions were given out, and its source.
         journal: Called with what happened, before the next draw is made; at first also if that is nothing.
         losses: What was lost when the same draws were made before.
@@ -124,10 +124,10 @@ class ChunkSet(SourceStage[Draw]):
         self._files_gone = self._files_left = 0
         self._gone_meanwhile: dict[str, FileRemoved] = {}
         self._came_meanwhile: dict[str, ChunkSource] = {}
-        """What has come and gone while nobody took games, by path."""
+        """What has come and gone while no games were taken, by path."""
         self._input_ended, self._warns = False, not outlives_input
-        self.barren: EmptyPassBackoff | None = None
-        """Slows passes down of which nothing comes, where somebody knows what does."""
+        self.backoff: EmptyPassBackoff | None = None
+        """Slows down passes that yield nothing, where their yield is known."""
 
     def produce(self) -> Iterator[Draw]:
         """Take in what the first scan finds, then give games, until there is no new pass."""
@@ -146,11 +146,11 @@ class ChunkSet(SourceStage[Draw]):
             if self._entrance.is_over(self.window):
                 return
             if self._input_ended and not self._outlives_input:
-                self.window.endless = False  # the pass that goes on is the last one
+                self.window.endless = False  # the present pass is the last one
             passes, drawn, pause_s = self.window.passes, self.window.draw(), 0.0
             if self.window.passes != passes:
                 self._say_that_a_pass_begins()
-                pause_s = 0.0 if self.barren is None else self.barren.pause_s(self.window.draws)
+                pause_s = 0.0 if self.backoff is None else self.backoff.pause_s(self.window.draws)
             if drawn is not None:
                 weighed = self.weights is not None and self.weights.of(drawn.entry, drawn.index) < inf
                 source = self.source_of(drawn.entry) if weighed or self.weights is None else None  # lost, though back
@@ -199,13 +199,13 @@ class ChunkSet(SourceStage[Draw]):
         return source if source is not None and _is(source, entry.count, entry.stamp) else None
 
     def put_slowly(self, producer: Producer[Draw], items: Sequence[Draw]) -> None:
-        """While nobody takes games, take in what comes: whoever gives sources may have others to serve."""
+        """While no games are taken, take in what comes: the input may have other consumers."""
         while not self._input_ended and not self.output().has_room(PATIENCE_S):
             self._keep_for_later(self._news())
         super().put_slowly(producer, items)
 
     def _keep_for_later(self, news: Sequence[Any]) -> None:
-        """What came and is gone by then never was: else a window that nobody asks would grow for ever."""
+        """What came and is gone by then never was: else an unused window would grow without limit."""
         for item in news:
             if isinstance(item, ChunkSource):
                 self._came_meanwhile[item.path] = item
@@ -320,7 +320,7 @@ class ChunkSet(SourceStage[Draw]):
 
     def _ensure(self, event: Event) -> None:
         """Have a source at hand that enters. It may not be found yet here, if another rank says when it enters; and it
-        may be gone, if it entered before a run was gone on with."""
+        may be gone, if it entered before a run resumed."""
         if event.name in self._arrived:
             self._sources[event.name] = self._arrived.pop(event.name)
         source, problem = self._sources.pop(event.name, None), "it is another file here"
@@ -359,7 +359,7 @@ def _is(source: ChunkSource, chunks: int, stamp: str) -> bool:
 
 
 class EmptyPassBackoff:
-    """Says how long to wait before a pass, so that games which nobody wants are not read over and over.
+    """Says how long to wait before a pass, so that games without a wanted position are not read over and over.
 
     >>> came = [0]
     >>> backoff = EmptyPassBackoff(lambda: came[0])
@@ -375,7 +375,7 @@ class EmptyPassBackoff:
 
     def __init__(self, came: Callable[[], int]) -> None:
         self._came, self._before, self._next_s = came, 0, FIRST_S
-        self._since: int | None = None  # a run that is gone on with has made draws before
+        self._since: int | None = None  # a resumed run has made draws before
 
     def pause_s(self, draws: int) -> float:
         """A pass is over, at this draw: no time where some games came through, or may still do so."""

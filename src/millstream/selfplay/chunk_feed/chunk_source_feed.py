@@ -39,7 +39,7 @@ class BadSource:
 
 
 class ChunkSourceFeed(MapStage[Arrival, Sourced]):
-    """Opens files of games. What else it is told goes on as it is, behind all sources before it.
+    """Opens files of games. Other events pass through as they are, after all sources before them.
 
     Files that are no games are counted, as are members of archives that are none. So are files that cannot be read; the
     last thousand of these are listed in `bad`.

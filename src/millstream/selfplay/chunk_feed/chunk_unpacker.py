@@ -40,7 +40,7 @@ class ChunkUnpacker(DropReportingStage[Game | Draw, Game]):
         input: Gives games, or says which.
         sampling: How many positions a use gives.
         seed: Of the choice.
-        cache: Where the positions of the next uses are kept, for whoever reads games.
+        cache: Where the positions of the next uses are kept for the stage that reads games.
         prefetch: For how many uses.
     """
 

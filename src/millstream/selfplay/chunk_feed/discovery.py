@@ -30,7 +30,7 @@ _POLL_S = 1.0
 _FIRST_QUIET_S = 0.2
 """How long files that are new at the start are looked at before they count as complete."""
 _UNTOLD_QUIET_S = 2.0
-"""The same for files that nobody said to be closed, while others are told of."""
+"""The same for files without a notification that they were closed, while others have one."""
 _ALL_AGAIN_S = 30.0
 """How often everything is looked at while the system tells of changes: it loses some when there are too many."""
 _TICK_S = 1.0
@@ -44,7 +44,7 @@ _REMOTE = ("nfs", "cifs", "smb", "fuse", "9p", "lustre", "beegfs", "ceph", "gpfs
 
 
 class Discovery(SourceStage[Arrival]):
-    """Finds the files in a folder and all below it, and with `watch` those that come later, for ever.
+    """Finds the files in a folder and all below it, and with `watch` those that come later, without end.
 
     Files come when they are complete: first all that are there, by name; then `ScanComplete`; then each as it is
     closed, or moved to the folder. Hidden and temporary names (`.a`, `a.tmp`, `a.part`, `a~`) are passed over. A file
@@ -146,7 +146,7 @@ class Discovery(SourceStage[Arrival]):
         """What happened, or nothing after a while."""
         with self._clocks.waiting(INPUT):
             self._told.wait(self._patience_s())
-        self._told.clear()  # before anything is looked at, so that nobody who calls meanwhile is missed
+        self._told.clear()  # before anything is looked at, so that no call meanwhile is missed
         if self.stopping.is_set():
             return []
         if self._poll_s is None and (self._watcher is None or not self._watcher.sees):

@@ -36,7 +36,7 @@ class Draw:
     source: ChunkSource | None
     """None: its file is gone."""
     skip: int = 0
-    """Positions at its front that were given out before a run was gone on with."""
+    """Positions at its front that were given out before a run resumed."""
     weighed: bool = False
     """Its weight was known when it was drawn, though its file may be gone now."""
 
@@ -45,7 +45,7 @@ class Draw:
         if self.source is None:
             raise RecordError("gone", "its file is not there any more", None, self.name)
         frames = self.source.read(self.index, plies)
-        frames.origins["chunk"], frames.origins["use"] = self.chunk, self.use  # nobody else has seen them
+        frames.origins["chunk"], frames.origins["use"] = self.chunk, self.use  # no other reference to them exists
         return frames
 
     def game(self) -> Game:
@@ -108,7 +108,7 @@ class GameStage(DropReportingStage[Game | Draw, Game]):
         """What becomes of a whole game; a RecordError says why it is refused."""
 
     def process(self, item: Game | Draw) -> Iterable[Game]:
-        """The game as it goes on, if it does."""
+        """The game as the next stage gets it, if it does."""
         try:
             game = item.game() if isinstance(item, Draw) else item
             return [game if game.unpacked else self.changed(game)]

@@ -169,7 +169,7 @@ class TensorMaker:
             if not self._pool.out:
                 raise BudgetError("no batch fits into the memory budget", hint="raise memory_budget, or shrink batches")
             if self._stopping(PAUSE_S):
-                raise Stopped("nobody waits for this batch any more", hint="begin again")
+                raise Stopped("waiting for this batch was stopped", hint="begin again")
         return [
             buffer[offset:][: rows * math.prod(shape) * np.dtype(kind).itemsize].view(kind).reshape(rows, *shape)
             for offset, (shape, kind) in zip(self._offsets, self._layout, strict=False)
