@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, os.fspath(Path(__file__).resolve().parents[1] / "tests"))
 
-from loaders.self_play_siege import Outcome, Plan, Siege, differences, judge, replayed
+from selfplay.siege import Outcome, Plan, Siege, differences, judge, replayed
 
 MOST_REPLAYED = 5000
 """Steps that are made again from the journal."""

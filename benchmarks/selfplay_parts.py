@@ -17,10 +17,17 @@ import deflate
 import numpy as np
 
 import machine
-from millstream.games import FrameBlock, Reservoir, checked, fill_boards, fill_tensors, read_chunk
-from millstream.games.inflate import inflate
-from millstream.games.read import read_frames
-from millstream.games.rescore import Rescorer, RescoreSettings
+from millstream.games import (
+    FrameBlock,
+    Rescorer,
+    RescoreSettings,
+    Reservoir,
+    checked,
+    fill_boards,
+    fill_tensors,
+    read_chunk,
+)
+from millstream.games.codec import inflate, read_frames
 from millstream.games.tensors import FrameTensors
 from processes import best_cpu_seconds
 

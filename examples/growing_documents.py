@@ -17,7 +17,7 @@ import numpy as np
 
 from millstream import Discovery, Pipeline, Queue, Stage, load_tokenizer
 from millstream.errors import RecordError
-from millstream.live import Arrival, Found
+from millstream.selfplay import Arrival, FileFound
 from millstream.sources import GrowingLines, format_of
 from millstream.stages import MapStage, register_stage
 
@@ -35,7 +35,7 @@ class Documents(MapStage[Arrival, str]):
 
     def process(self, item: Arrival) -> Iterator[str]:
         """Read what is new in a file; what is no document is counted by its reason, and listed."""
-        if not isinstance(item, Found):
+        if not isinstance(item, FileFound):
             return
         if format_of(Path(item.path)) != "jsonl":
             self.count("no JSON lines")

@@ -51,8 +51,8 @@ def _assigned(door: Path) -> Iterator[str]:
             yield node.targets[0].id
 
 
-def _place(item: tuple[str, str]) -> tuple[str, tuple[int, str]]:
-    return item[1], _order(item[0])
+def _place(item: tuple[str, str]) -> tuple[str, int, str]:
+    return item[1], _order(item[0])[0], item[0].lower()
 
 
 def _order(name: str) -> tuple[int, str]:

@@ -24,8 +24,8 @@ from millstream.cli.main import main
 from millstream.feeds import SpoolFeed
 from millstream.feeds.spool import SpoolSource
 from millstream.games import example_folder
-from millstream.live import Discovery
 from millstream.loaders import lint
+from millstream.selfplay.chunk_feed import Discovery
 
 CHAT: dict[str, Any] = {"chat_template": "chatml", "add_control_tokens": True, "tokenizer": "tokenizer.json"}
 ROLLOUT = {"group_id": "g", "token_ids": [72, 105], "loss_mask": [0, 1], "finish": "stop", "reward": 1.0}

@@ -17,7 +17,7 @@ DOORS = {package_of(path): homes_of(path) for path in doors()}
 CORE = "millstream._core"
 ROOMS_OF_BINDINGS = {
     "chat": {"chats"},
-    "chess": {"games", "games.rescore", "live"},
+    "chess": {"games", "selfplay"},
     "fill": {"batches"},
     "filter": {"records"},
     "kernels": {"rollouts", "storage"},
@@ -220,7 +220,7 @@ def test_a_door_has_what_others_use_and_nothing_else() -> None:
                 used |= {name for name in _named(node, module) if name.rpartition(".")[0] != _folder(module)}
         used |= {name for _, name in _attributes(ast.parse(text))}
     used |= {f"{home}.{name}" for name, home in DOORS["millstream"].items()}
-    used |= {"millstream.live.stages_of_recipes"}  # which the stages ask for, upstream of it
+    used |= {"millstream.selfplay.stages_of_recipes"}  # which the stages ask for, upstream of it
     unused = [
         f"{package}.{name}"
         for package, homes in DOORS.items()

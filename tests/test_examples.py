@@ -16,8 +16,8 @@ import yaml
 from millstream import CharTokenizer, Discovery, Pipeline, Queue, load_tokenizer
 from millstream.errors import LoaderError
 from millstream.games import example_folder
+from millstream.games.codec import write_frames
 from millstream.games.example import example_frames
-from millstream.games.write import write_frames
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 

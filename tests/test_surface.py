@@ -124,7 +124,7 @@ def test_what_a_program_does_not_use_is_not_loaded() -> None:
             print(end.code, len(loaded()))
         from millstream import PretrainDataLoader
         print(len([name for name in loaded() if not name.startswith("millstream.cli")]))
-        unused = ("games", "live", "loaders.self_play", "feeds", "chats")
+        unused = ("games", "selfplay", "loaders.self_play", "feeds", "chats")
         print([name for name in loaded() if name.removeprefix("millstream.").startswith(unused)])
         print(millstream.feeds.spool.SpoolFeed is millstream.feeds.SpoolFeed, hasattr(millstream, "nothing"))
     """

@@ -28,13 +28,12 @@ __getattr__, __dir__, __all__ = lazy(
         "SourceError StageError StateError Stopped StoreError TemplateError TokenizerError UnknownLength "
         "WaitTimeout WaitWarning",
         "feeds": "MemoryFeed RolloutSource open_feed open_source",
-        "live": "ChunkFilter ChunkReader ChunkRescorer ChunkSet ChunkSourceFeed ChunkUnpacker Discovery "
-        "FrameShuffler StreamShuffler TensorGenerator",
         "loaders": "ConversationDataLoader DataLoader MixedDataLoader PretrainDataLoader RolloutDataLoader RowOrigin "
-        "Span corrupt_spans fill_in_the_middle lint mask_tokens merge_states per_row",
-        "loaders.self_play": "SelfPlayDataLoader",
+        "SelfPlayDataLoader Span corrupt_spans fill_in_the_middle lint mask_tokens merge_states per_row",
         "records": "DataProcessor Recipe Reject register_processor",
         "rollouts": "Rollout",
+        "selfplay.chunk_feed": "ChunkFilter ChunkReader ChunkRescorer ChunkSet ChunkSourceFeed ChunkUnpacker "
+        "Discovery FrameShuffler StreamShuffler TensorGenerator",
         "sources": "Record RecordFormat register_format",
         "stages": "Pipeline Queue Stage",
         "store": "TokenStore TokenStoreWriter",

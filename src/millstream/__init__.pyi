@@ -44,22 +44,13 @@ if TYPE_CHECKING:
     from millstream.feeds import RolloutSource as RolloutSource
     from millstream.feeds import open_feed as open_feed
     from millstream.feeds import open_source as open_source
-    from millstream.live import ChunkFilter as ChunkFilter
-    from millstream.live import ChunkReader as ChunkReader
-    from millstream.live import ChunkRescorer as ChunkRescorer
-    from millstream.live import ChunkSet as ChunkSet
-    from millstream.live import ChunkSourceFeed as ChunkSourceFeed
-    from millstream.live import ChunkUnpacker as ChunkUnpacker
-    from millstream.live import Discovery as Discovery
-    from millstream.live import FrameShuffler as FrameShuffler
-    from millstream.live import StreamShuffler as StreamShuffler
-    from millstream.live import TensorGenerator as TensorGenerator
     from millstream.loaders import ConversationDataLoader as ConversationDataLoader
     from millstream.loaders import DataLoader as DataLoader
     from millstream.loaders import MixedDataLoader as MixedDataLoader
     from millstream.loaders import PretrainDataLoader as PretrainDataLoader
     from millstream.loaders import RolloutDataLoader as RolloutDataLoader
     from millstream.loaders import RowOrigin as RowOrigin
+    from millstream.loaders import SelfPlayDataLoader as SelfPlayDataLoader
     from millstream.loaders import Span as Span
     from millstream.loaders import corrupt_spans as corrupt_spans
     from millstream.loaders import fill_in_the_middle as fill_in_the_middle
@@ -67,12 +58,21 @@ if TYPE_CHECKING:
     from millstream.loaders import mask_tokens as mask_tokens
     from millstream.loaders import merge_states as merge_states
     from millstream.loaders import per_row as per_row
-    from millstream.loaders.self_play import SelfPlayDataLoader as SelfPlayDataLoader
     from millstream.records import DataProcessor as DataProcessor
     from millstream.records import Recipe as Recipe
     from millstream.records import Reject as Reject
     from millstream.records import register_processor as register_processor
     from millstream.rollouts import Rollout as Rollout
+    from millstream.selfplay.chunk_feed import ChunkFilter as ChunkFilter
+    from millstream.selfplay.chunk_feed import ChunkReader as ChunkReader
+    from millstream.selfplay.chunk_feed import ChunkRescorer as ChunkRescorer
+    from millstream.selfplay.chunk_feed import ChunkSet as ChunkSet
+    from millstream.selfplay.chunk_feed import ChunkSourceFeed as ChunkSourceFeed
+    from millstream.selfplay.chunk_feed import ChunkUnpacker as ChunkUnpacker
+    from millstream.selfplay.chunk_feed import Discovery as Discovery
+    from millstream.selfplay.chunk_feed import FrameShuffler as FrameShuffler
+    from millstream.selfplay.chunk_feed import StreamShuffler as StreamShuffler
+    from millstream.selfplay.chunk_feed import TensorGenerator as TensorGenerator
     from millstream.sources import Record as Record
     from millstream.sources import RecordFormat as RecordFormat
     from millstream.sources import register_format as register_format

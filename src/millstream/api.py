@@ -15,13 +15,13 @@ from millstream.loaders import (
     ConversationDataLoader,
     PretrainDataLoader,
     RolloutDataLoader,
+    SelfPlayDataLoader,
     kind_of,
     parse_bytes,
     positive,
     prepared_chat,
 )
 from millstream.loaders.growing import CuttingKeywords, RawSettings
-from millstream.loaders.self_play import SelfPlayDataLoader
 from millstream.preparation import (
     Make,
     OnBad,

@@ -260,7 +260,7 @@ def root(array: Any) -> Any:
     return array if not isinstance(array.base, np.ndarray) else root(array.base)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "self-play"])  # test_self_play.py counts those
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "self-play"])  # those are counted elsewhere
 @given(rows=st.integers(1, 5), framework=st.sampled_from(["numpy", "torch"]), masks=st.booleans())
 @examples(6)
 def test_the_bytes_of_a_batch_are_those_of_its_distinct_buffers(

@@ -11,11 +11,11 @@ import torch
 
 from millstream import BatchError, BatchQueue, SelfPlayBatch, Topology, distribute
 from millstream.errors import BudgetError
-from millstream.loaders.self_play import example_loader
+from millstream.loaders import example_self_play
 
 
 def batch_of(rows: int, framework: str = "numpy", **settings: Any) -> SelfPlayBatch:
-    with example_loader(batch_size=rows, framework=framework, **settings) as loader:
+    with example_self_play(batch_size=rows, framework=framework, **settings) as loader:
         return loader.next().copy()
 
 

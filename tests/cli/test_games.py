@@ -13,8 +13,8 @@ from command import Run
 from games.archives import write_tar
 from millstream import SelfPlayDataLoader, load
 from millstream.games import example_folder
+from millstream.games.codec import write_frames
 from millstream.games.example import example_frames
-from millstream.games.write import write_frames
 from millstream.loaders import kind_of
 
 SMALL: dict[str, Any] = {"batch_size": 4, "shuffle_frames": 64, "framework": "numpy"}

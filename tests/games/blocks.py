@@ -11,8 +11,9 @@ import numpy.typing as npt
 
 from games.chunks import play
 from games.positions import transform_square
-from millstream.games import FRAME, ORIGIN, FrameBlock, InputFormat, transforms_of
-from millstream.games.policy import POLICY_INDEX, POLICY_MOVES
+from millstream.games import FRAME, ORIGIN, FrameBlock, InputFormat
+from millstream.games.frame import POLICY_INDEX, POLICY_MOVES
+from millstream.games.positions import transforms_of
 
 
 def block_of(frames: npt.NDArray[np.void]) -> FrameBlock:

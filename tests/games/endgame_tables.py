@@ -18,7 +18,8 @@ import chess.gaviota
 import chess.syzygy
 import pytest
 
-from millstream.games import GaviotaTables, SyzygyTables
+from millstream.games.board import SyzygyTables
+from millstream.games.gaviota import GaviotaTables
 
 PINNED = Path(__file__).parent / "data"
 LARGEST = 4

@@ -13,7 +13,8 @@ from games import endgame_tables
 from games.blocks import block_of
 from games.chunks import play
 from games.slow_rescore import Known
-from millstream.games import FrameBlock, InputFormat, Moves, Positions
+from millstream.games import FrameBlock, InputFormat
+from millstream.games.positions import Moves, Positions
 
 ENDGAMES = (
     "8/8/4k3/8/2KR4/8/8/8 w - - 0 1",

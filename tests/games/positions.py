@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import chess
 
 from millstream.games import InputFormat
-from millstream.games.policy import POLICY_INDEX
+from millstream.games.frame import POLICY_INDEX
 
 FLIP, MIRROR, TRANSPOSE = 1, 2, 4
 PIECES = (chess.PAWN, chess.KNIGHT, chess.BISHOP, chess.ROOK, chess.QUEEN, chess.KING)

@@ -7,9 +7,8 @@ import pytest
 
 from games.blocks import game
 from games.positions import CASTLING
-from millstream.games import InputFormat, Positions, transforms_of
-from millstream.games.encoding import encode_positions
-from millstream.games.moves import turn_entries
+from millstream.games import InputFormat
+from millstream.games.positions import Positions, encode_positions, transforms_of, turn_entries
 
 STARTS = (
     "",

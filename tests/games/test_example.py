@@ -7,9 +7,8 @@ import pytest
 
 from games.blocks import game
 from millstream.games import FrameBlock, InputFormat, checked
+from millstream.games.codec import read_frames, write_frames
 from millstream.games.example import example_frames
-from millstream.games.read import read_frames
-from millstream.games.write import write_frames
 
 
 def same(one: FrameBlock, other: FrameBlock) -> bool:

@@ -11,7 +11,7 @@ import pytest
 
 from games.positions import Position
 from millstream import _core
-from millstream.games import Moves, Positions
+from millstream.games.positions import Moves, Positions
 
 ILLEGAL = 1
 GAMES = 400 if "MILLSTREAM_FUZZ" in os.environ else 8

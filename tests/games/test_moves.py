@@ -9,11 +9,10 @@ import pytest
 from games.blocks import game
 from games.positions import Position
 from games.test_encoding import STARTS
-from millstream.games import InputFormat, Moves, Positions, transforms_of
+from millstream.games import InputFormat
 from millstream.games.board import board_at
-from millstream.games.moves import turn_entries
-from millstream.games.policy import POLICY_INDEX
-from millstream.games.positions import ROOK
+from millstream.games.frame import POLICY_INDEX
+from millstream.games.positions import ROOK, Moves, Positions, transforms_of, turn_entries
 
 
 @pytest.mark.parametrize("start", STARTS)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import chess
 
-from millstream.games.frame import POLICY_SIZE
-from millstream.games.policy import POLICY_INDEX, POLICY_MOVES
+from millstream.games.frame import POLICY_INDEX, POLICY_MOVES, POLICY_SIZE
 
 
 def reached(square: chess.Square) -> chess.Bitboard:

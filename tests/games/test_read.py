@@ -17,9 +17,8 @@ from games.chunks import KINDS, LAYOUTS, Frames, play, zipped
 from millstream._core import crc32, gunzip, gunzip_front
 from millstream.errors import RecordError
 from millstream.games import FRAME, FrameBlock, InputFormat, read_chunk
-from millstream.games import inflate as inflating
-from millstream.games.inflate import inflate
-from millstream.games.read import read_frames
+from millstream.games import codec as inflating
+from millstream.games.codec import inflate, read_frames
 
 _NAMES = {
     **{f"castling_{name}": name for name in ("us_ooo", "us_oo", "them_ooo", "them_oo")},

@@ -18,12 +18,10 @@ from games.slow_rescore import Searched, slow_deblunder
 from games.test_encoding import STARTS
 from laws import examples
 from millstream.errors import RecipeError, RecordError
-from millstream.games import FRAME, UNKNOWN_MOVE, FrameBlock, InputFormat, Moves
-from millstream.games.policy import POLICY_INDEX
-from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.games.rescore.deblunder import deblunder
-from millstream.games.rescore.plies_left import count_plies_left
-from millstream.games.rescore.policies import adjust_policies
+from millstream.games import FRAME, FrameBlock, InputFormat, Rescorer, RescoreSettings
+from millstream.games.frame import POLICY_INDEX, UNKNOWN_MOVE
+from millstream.games.positions import Moves
+from millstream.games.rescore_steps import adjust_policies, count_plies_left, deblunder
 
 PAWNLESS = "8/3k4/8/4q3/8/8/2KR4/8 w - - 0 1"
 

@@ -22,10 +22,11 @@ from games.mates import NEVER, Piece, all_mates, write_table
 from games.slow_rescore import Known, slow_plies_left, slow_results, slow_ways_to_mate
 from laws import examples
 from millstream.errors import RecipeError, SourceError
-from millstream.games import FRAME, FrameBlock, GaviotaTables, InputFormat, Positions
+from millstream.games import FRAME, FrameBlock, InputFormat, Rescorer, RescoreSettings
 from millstream.games.board import board_at
-from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.games.rescore.plies_left import count_plies_left, count_to_mates, shorten_to_mates
+from millstream.games.gaviota import GaviotaTables
+from millstream.games.positions import Positions
+from millstream.games.rescore_steps import count_plies_left, count_to_mates, shorten_to_mates
 
 
 @given(st.lists(st.tuples(knowledge, signs, st.sampled_from([0, 0, 7, 60])), min_size=1, max_size=12))

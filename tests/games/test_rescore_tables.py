@@ -20,10 +20,9 @@ from games.positions import CANONICAL, move_index
 from games.slow_rescore import Known, slow_plies_left, slow_results
 from laws import examples
 from millstream.errors import RecipeError, RecordError
-from millstream.games import FRAME, InputFormat, Positions
-from millstream.games.rescore import Rescorer, RescoreSettings
-from millstream.games.rescore.plies_left import count_plies_left, shorten_to_mates
-from millstream.games.rescore.results import rescore_results
+from millstream.games import FRAME, InputFormat, Rescorer, RescoreSettings
+from millstream.games.positions import Positions
+from millstream.games.rescore_steps import count_plies_left, rescore_results, shorten_to_mates
 
 MATE_OR_CAPTURE = "k7/8/1K6/8/8/8/8/2R4b w - - 0 1"
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from games.archives import packed_game, write_tar
-from millstream.games.tar import TarIndex, index_tar
+from millstream.games.index_cache import TarIndex, index_tar
 
 _NAMES = st.one_of(
     st.integers(0, 10**6).map(lambda i: f"training.{i}.gz"),

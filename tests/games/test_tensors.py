@@ -15,9 +15,9 @@ from games.chunks import KINDS, play
 from millstream._core import Budget
 from millstream.errors import BatchError
 from millstream.games import FRAME, ORIGIN, FrameBlock, InputFormat, expand, fill_boards, fill_tensors
-from millstream.games.read import read_frames
+from millstream.games.codec import read_frames
 from millstream.games.tensors import FrameTensors
-from millstream.live import Moves, Shuffled, TensorMaker
+from millstream.selfplay.chunk_feed import ReservoirMoves, Shuffled, TensorMaker
 
 STARTS = (
     "",
@@ -148,6 +148,6 @@ def test_an_entry_that_is_no_number_is_an_illegal_move() -> None:
     block = of_policy(np.array([0.25, np.nan, 0.75], np.float32))
     for dtype in (np.float32, np.float16):
         assert FrameTensors.of(block, dtype).policy[0, :4].tolist() == [0.25, -1, 0.75, -1]
-    moves = Moves(block.origins[:0], np.zeros(1, np.uint32), block.origins, None)
+    moves = ReservoirMoves(block.origins[:0], np.zeros(1, np.uint32), block.origins, None)
     boards = TensorMaker(1, 0, Budget(), lambda _: False, "boards").make([Shuffled(block, moves)])
     assert boards.policy[0, :4].tolist() == [0.25, -1, 0.75, -1]

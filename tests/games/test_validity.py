@@ -15,21 +15,20 @@ from games.blocks import as_later_engines, game
 from games.positions import CASTLING
 from games.test_encoding import STARTS
 from laws import examples
-from millstream.games import FrameBlock, InputFormat, Moves, Positions, transforms_of, uses_half_turn
-from millstream.games.bitboards import union
-from millstream.games.positions import QUEEN
-from millstream.games.validity import Fault, legality_faults, look_at
+from millstream.games import FrameBlock, InputFormat
+from millstream.games.positions import QUEEN, Moves, Positions, transforms_of, union
+from millstream.games.validity import FrameFault, legality_faults, look_at, uses_half_turn
 
 PLY = 3
 NAN = float("nan")
 
 
-def faults(block: FrameBlock) -> list[Fault]:
+def faults(block: FrameBlock) -> list[FrameFault]:
     found, positions, moves = look_at(block)
     return found or legality_faults(positions, moves)
 
 
-def value_faults(block: FrameBlock) -> list[Fault]:
+def value_faults(block: FrameBlock) -> list[FrameFault]:
     return look_at(block, follow=False).faults
 
 

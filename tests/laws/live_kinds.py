@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from games.archives import varied_game
 from laws.case import Data, Kind, Row, State, Team
-from loaders.growing_games import LENGTHS, add
 from millstream import RolloutDataLoader, RowOrigin, SelfPlayDataLoader, TrainingBatch
 from millstream.batches import SelfPlayBatch
 from millstream.feeds import Gather
 from millstream.feeds.spool import SpoolSource
 from rollouts.samples import random_rollouts
+from selfplay.growing_games import LENGTHS, add
 
 # Rollouts
 

@@ -12,11 +12,11 @@ from laws import Data, make_store
 from loaders.answers import Answers
 from loaders.conversations import Chats
 from loaders.corpora import corpus, stream
-from loaders.growing_games import loader as self_play
-from loaders.growing_games import three_archives
 from loaders.mixtures import Source, mixed
 from millstream import MemoryFeed, MixedDataLoader, PretrainDataLoader, RolloutDataLoader
 from rollouts.samples import random_rollouts
+from selfplay.growing_games import loader as self_play
+from selfplay.growing_games import three_archives
 
 SIZES = (3, 9, 1, 20, 7, 7, 2, 30, 4, 11, 5, 16, 8)
 LENGTH = 24

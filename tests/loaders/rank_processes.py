@@ -13,10 +13,10 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from loaders.growing_games import live, rows_of
 from millstream.batches import SelfPlayBatch
 from millstream.errors import MillstreamError
 from millstream.storage import disk, lock
+from selfplay.growing_games import live, rows_of
 
 LONGEST_S = 30.0
 """What takes longer than this hangs."""

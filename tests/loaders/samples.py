@@ -61,7 +61,7 @@ def ran(code: str, *arguments: object, env: dict[str, str] | None = None) -> lis
 
 
 def windows(tokens: Sequence[int], length: int, *, tail: str = "drop") -> Ids:
-    """AdmittedBatch tokens into rows of inputs, as the order counts them: n = (total - 1) // length, or one more with a tail."""
+    """Cut tokens into rows of inputs, as the order counts them: n = (total - 1) // length, or one more with a tail."""
     whole = max(0, len(tokens) - 1) // length
     rows = [list(tokens[i * length : (i + 1) * length]) for i in range(whole)]
     rest = list(tokens[whole * length :])

@@ -9,11 +9,11 @@ import pytest
 from torch import distributed
 
 from forks import in_child
-from loaders.growing_games import loader as games_loader
-from loaders.growing_games import three_archives
 from loaders.samples import counting_file, counting_loader
 from millstream import OrderError, PretrainDataLoader
 from millstream.loaders.agreement import differences
+from selfplay.growing_games import loader as games_loader
+from selfplay.growing_games import three_archives
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from batches.threads import until
 from laws import examples
 from millstream.errors import LoaderError, RecordError, StageError, Stopped, WaitTimeout
-from millstream.live import FrameShuffler, TensorGenerator
+from millstream.selfplay.chunk_feed import FrameShuffler, TensorGenerator
 from millstream.stages import FunctionStage, IterableStage, MapStage, Queue, SourceStage
 from millstream.stages.stage_kinds import AHEAD
 

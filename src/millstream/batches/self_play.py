@@ -94,8 +94,8 @@ class SelfPlayBatch(MovableBatch):
 
         NaN stays NaN. What an older frame lacks has q and d of 0, which looks like an even game: 0.5, 0, 0.5.
 
-        >>> from millstream.loaders.self_play import example_loader
-        >>> with example_loader() as loader:
+        >>> from millstream.loaders import example_self_play
+        >>> with example_self_play() as loader:
         ...     loader.next().wdl().sum(1).round(3).tolist()[:2]
         [1.0, 1.0]
         """
@@ -109,8 +109,8 @@ class SelfPlayBatch(MovableBatch):
     def merge(cls, batches: Iterable[SelfPlayBatch]) -> SelfPlayBatch:
         """Put the rows of several batches into one, in memory of its own.
 
-        >>> from millstream.loaders.self_play import example_loader
-        >>> with example_loader() as loader:
+        >>> from millstream.loaders import example_self_play
+        >>> with example_self_play() as loader:
         ...     batch = loader.next()
         >>> merged = SelfPlayBatch.merge(batch.split(3))
         >>> merged.metadata["rows"], bool((merged.planes == batch.planes).all())

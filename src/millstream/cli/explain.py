@@ -24,8 +24,7 @@ from millstream.cli.terminal import one_line, print_json
 from millstream.errors import LoaderError, StateError, StoreError
 from millstream.loaders import RowOrigin, Span, are_games, journal_of, origins_of
 from millstream.loaders.rollouts import FeedOrder, FeedPhase, FeedPlace, RecordedRun, StepSettings
-from millstream.loaders.runs import FeedRun
-from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.loaders.runs import FeedRun, RecordedSelfPlay
 from millstream.order import CostModel
 from millstream.preparation import RawRecord, raw_record
 from millstream.stats import counted, visible

@@ -13,8 +13,8 @@ from millstream.cli.options import wanted_rows
 from millstream.cli.terminal import histogram, print_json, table
 from millstream.errors import LoaderError, RecordError
 from millstream.games import ChunkSource, FrameBlock, InputFormat, position_facts, show_position
-from millstream.live import open_sources
-from millstream.loaders.self_play import RecordedSelfPlay
+from millstream.loaders.runs import RecordedSelfPlay
+from millstream.selfplay.chunk_feed import open_sources
 from millstream.stats import Shown, counted, share, size
 
 MOST_LOOKED_INTO = 1000

@@ -1,4 +1,4 @@
-"""Frames in columns: what flows from a chunk of games to the tensors, an eighth of what lies in the file."""
+"""Frames in columns: what flows from a chunk of games to the tensors, an eighth of the bytes in the file."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from millstream._core import FrameError
 from millstream.games.frame import FRAME, ORIGIN, POLICY_SIZE, as_bytes
 
 Columns = tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint32], npt.NDArray[np.uint16], npt.NDArray[np.float32]]
+__all__ = ["FrameError"]
 
 
 def join_records(arrays: Sequence[npt.NDArray[np.void]]) -> npt.NDArray[np.void]:
@@ -141,3 +143,28 @@ class FrameBlock:
         origins = self.origins.copy()
         origins["chunk"], origins["use"] = chunk, use
         return replace(self, origins=origins)
+
+
+@dataclass(frozen=True, slots=True)
+class Game:
+    """The frames of one game, or those of them that were chosen, and which use of which game this is."""
+
+    chunk: int
+    """Its number in this run."""
+    use: int
+    """How often it was used before."""
+    source: str
+    """The sort key of its file."""
+    index: int
+    """Its place in that file."""
+    length: int
+    """How many frames the whole game has."""
+    frames: FrameBlock
+    unpacked: bool = False
+    """Its positions are chosen, and whatever changes or refuses games has seen them."""
+    draw: int = 0
+    """The number of the draw that asked for it."""
+    skip: int = 0
+    """Chosen positions at its front that were given out before a run resumed."""
+    limit: int | None = None
+    """Those behind so many were lost when the run was made first; None: none were."""

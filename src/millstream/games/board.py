@@ -8,9 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.errors import MissingExtra, RecipeError
-from millstream.games.bitboards import flip_ranks
-from millstream.games.moves import Moves
-from millstream.games.positions import Positions
+from millstream.games.positions import Moves, Positions, flip_ranks
 
 try:
     import chess

@@ -23,11 +23,9 @@ import numpy.typing as npt
 from millstream._core import crc32, gunzip_front
 from millstream.errors import RecordError, SourceError
 from millstream.games.block import FrameBlock
+from millstream.games.codec import MOST_FRAMES, MOST_PACKED_BYTES, inflate, read_frames, said_size
 from millstream.games.descriptors import Descriptors, FileIdentity
-from millstream.games.index_cache import IndexCache
-from millstream.games.inflate import MOST_FRAMES, MOST_PACKED_BYTES, inflate, said_size
-from millstream.games.read import read_frames
-from millstream.games.tar import PLACE, TarIndex, index_tar
+from millstream.games.index_cache import PLACE, IndexCache, TarIndex, index_tar
 
 FRAME_BYTES = {3: 8276, 4: 8292, 5: 8308, 6: 8356, 7: 8396}
 """Bytes of a frame in a file, by its version."""
@@ -164,7 +162,7 @@ class ChunkSource:
         return None if raw is None else read_frames(raw, plies, behind=frames - wanted)
 
     def close(self) -> None:
-        """Close the file, unless somebody still reads from it; who reads later opens it again."""
+        """Close the file, unless a thread still reads from it; a later read opens it again."""
         self._descriptors.forget(self.path, self._identity)
 
     def _where(self, index: int) -> str:
@@ -260,7 +258,7 @@ def _unpacked_bytes(descriptor: int, place: np.void, said: int, frame_bytes: int
     try:
         return len(inflate(os.pread(descriptor, int(place["size"]), int(place["offset"]))))
     except RecordError:
-        return 0  # whoever reads it will be told why
+        return 0  # reading it will tell why
 
 
 def _first_version(descriptor: int, places: npt.NDArray[np.void]) -> int:

@@ -82,7 +82,7 @@ class Descriptors:
             return os.pread(descriptor, size, offset)
 
     def forget(self, path: str, identity: FileIdentity) -> None:
-        """Close a file that nobody will read again, unless somebody just does."""
+        """Close a file that will not be read again, unless a thread reads it now."""
         with self._changed:
             file = self._files.get((path, identity))
             if file is not None and not file.users and file.descriptor is not None:
@@ -149,7 +149,7 @@ class Descriptors:
         return file
 
     def _drop_unused(self, most: int) -> int:
-        """Close up to so many files that nobody uses, the longest unused ones first."""
+        """Close up to so many files that are not in use, the longest unused ones first."""
         unused = [key for key, file in self._files.items() if not file.users][:most]
         for key in unused:
             os.close(self._files.pop(key).descriptor or 0)

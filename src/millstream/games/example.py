@@ -12,15 +12,10 @@ from tempfile import mkdtemp
 
 import numpy as np
 
-from millstream.games.bitboards import flip_ranks
-from millstream.games.block import FrameBlock
-from millstream.games.encoding import encode_positions
-from millstream.games.frame import FRAME, ORIGIN, UNKNOWN_MOVE
-from millstream.games.game import Game
-from millstream.games.input_formats import InputFormat
-from millstream.games.policy import FILES, POLICY_INDEX
-from millstream.games.positions import KNIGHT, Positions
-from millstream.games.write import write_frames
+from millstream.games.block import FrameBlock, Game
+from millstream.games.codec import write_frames
+from millstream.games.frame import FILES, FRAME, ORIGIN, POLICY_INDEX, UNKNOWN_MOVE, InputFormat
+from millstream.games.positions import KNIGHT, Positions, encode_positions, flip_ranks
 
 _HOPS = {"b1": ("c3", "a3"), "g1": ("f3", "h3"), "a3": ("b1",), "c3": ("b1",), "f3": ("g1",), "h3": ("g1",)}
 """Where knights go, the best first; no piece is ever in their way, and none is ever taken."""
@@ -111,5 +106,5 @@ def example_folder(count: int = 3, plies: int = 12, folder: Path | None = None) 
         packed = gzip.compress(write_frames(example_frames(number, plies)), 1, mtime=0)
         path = folder / f"training.{number}.gz"
         path.write_bytes(packed)
-        os.utime(path, (an_hour_ago, an_hour_ago))  # else whoever finds it looks whether it still grows
+        os.utime(path, (an_hour_ago, an_hour_ago))  # else discovery waits to see whether it still grows
     return folder

@@ -1,4 +1,4 @@
-"""Gaviota endgame tables: how far away a mate is. A position whose table is not there is one that nobody knows.
+"""Gaviota endgame tables: how far away a mate is. Without a table the distance is unknown.
 
 They are read by the package `chess`, which trusts what it reads; here a table that is cut or damaged is an error that
 names its file.
@@ -18,9 +18,8 @@ from typing import BinaryIO
 import numpy as np
 
 from millstream.errors import MissingExtra, RecipeError, SourceError
-from millstream.games.bitboards import count
 from millstream.games.board import board_at, folders_of
-from millstream.games.positions import Positions
+from millstream.games.positions import Positions, count
 
 try:
     import chess
@@ -79,7 +78,7 @@ class GaviotaTables:
         return one + other in self._names or other + one in self._names
 
     def plies_to_mate(self, board: chess.Board) -> int | None:
-        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+        """Plies to mate in best play of either side; 0 in a draw. None if no table says."""
         if not board.is_valid():
             return None
         with self._lock:
@@ -102,7 +101,7 @@ class GaviotaProbe:
         self.in_reach[few] = [tables.cover(pieces) for pieces in count(positions.pieces[few]).tolist()]
 
     def plies_to_mate(self, ply: int) -> int | None:
-        """Plies to mate in best play, whoever gives it; 0 in a draw. None if no table says."""
+        """Plies to mate in best play of either side; 0 in a draw. None if no table says."""
         return self._tables.plies_to_mate(board_at(self._positions, ply)) if self.in_reach[ply] else None
 
 

@@ -1,7 +1,7 @@
-"""Indices of archives kept on disk, so that a restart over thousands of them reads no header again.
+"""The index of a tar of games, and a cache of indices on disk: a restart over thousands reads no header again.
 
-A kept index belongs to one file: its name, size, time and inode. It is checksummed; one that is damaged, or of an
-archive that changed, is as good as none.
+An archive is never unpacked, and no name in it is used as a path. A kept index belongs to one file: its name, size,
+time and inode. It is checksummed; one that is damaged, or of an archive that changed, is ignored.
 """
 
 from __future__ import annotations
@@ -13,20 +13,27 @@ import re
 import struct
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
+from millstream import _core
+from millstream.games.codec import MOST_PACKED_BYTES
 from millstream.games.descriptors import FileIdentity
-from millstream.games.tar import PLACE, TarIndex
 
 _HEAD = struct.Struct("<8s16sII")  # magic number and version, whose index, chunks, bytes of the rest as JSON
 _MAGIC = b"MSTARIX\4"
 _CHECK_BYTES = 16
 _NAMED = re.compile(r"[0-9a-f]{32}\.index")
 _KEPT_S = 30 * 24 * 3600
-"""How long an index is kept that nobody asks for: archives go away, and nobody says which of them are meant."""
+"""How long an unused index is kept: archives are removed, and nothing says to which of them it belonged."""
+PLACE = np.dtype([("offset", "<u8"), ("size", "<u4"), ("frames", "<u4"), ("number", "<u4"), ("gzip", "<u4")])
+"""A chunk in its file: bytes [offset, offset + size), how many frames they are, its number among the chunks of the
+file, and whether it is packed."""
 
 
 class IndexCache:
@@ -59,7 +66,7 @@ class IndexCache:
         with contextlib.suppress(OSError):
             os.utime(self._path(name, identity))
         places = np.frombuffer(kept, PLACE, chunks, _HEAD.size).copy()  # without the rest of the file
-        with contextlib.suppress(ValueError, TypeError):  # whoever can sum can also write nonsense
+        with contextlib.suppress(ValueError, TypeError):  # a file with a right checksum may still hold nonsense
             return TarIndex(places, **json.loads(kept[places_end:-_CHECK_BYTES]))
         return None
 
@@ -97,3 +104,36 @@ def _owner(name: str, identity: FileIdentity) -> bytes:
 
 def _checksum(data: bytes) -> bytes:
     return blake2b(data, digest_size=_CHECK_BYTES).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class TarIndex:
+    """The games of an archive.
+
+    Args:
+        places: Where they lie (`PLACE`); the frames are not counted yet.
+        skipped: How many other members there are, by reason.
+        problem: "truncated" or "damaged" where the archive could not be read to its end; its `places` are whole.
+        problem_at: The byte from which on it could not be read.
+        has_end: Whether it has the empty blocks that end an archive. A writer may leave them out, or still be writing.
+    """
+
+    places: npt.NDArray[np.void]
+    skipped: Mapping[str, int] = field(default_factory=dict)
+    problem: str = ""
+    problem_at: int = 0
+    has_end: bool = True
+
+
+def index_tar(descriptor: int) -> tuple[TarIndex, npt.NDArray[np.uint32]]:
+    """Read the headers of an archive (v7, ustar, pax, GNU): its games, and the bytes that each says it has unpacked.
+
+    Others may read from the descriptor at the same time.
+    """
+    offsets, sizes, inflated, gzip, skipped, problem, problem_at, has_end = _core.tar_index(
+        descriptor, MOST_PACKED_BYTES
+    )
+    places = np.zeros(len(offsets), PLACE)
+    places["offset"], places["size"], places["gzip"] = offsets, sizes, gzip
+    places["number"] = np.arange(len(offsets))
+    return TarIndex(places, skipped, problem, problem_at, has_end), inflated

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from millstream.errors import RecordError
 from millstream.games.chunk_source import ChunkSource
-from millstream.games.rules import Rules, check_rules, checked
+from millstream.games.validity import Rules, check_rules, checked
 from millstream.stats import LintReport, Problem, Severity, Tally
 
 NOTHING: Mapping[str, int] = {}

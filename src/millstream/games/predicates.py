@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from millstream.errors import RecipeError
+from millstream.games.block import Game
 from millstream.games.frame import FRAME
-from millstream.games.game import Game
 
 Predicate: TypeAlias = Callable[[Game], bool | str]
 """A game -> True to keep it, False to drop it under the name of the function, or a reason to drop it."""

@@ -1,4 +1,4 @@
-"""A shuffle of frames that never ends, natively: each one that comes in drives out a random one."""
+"""An endless shuffle of frames, natively: each one that comes in drives out a random one."""
 
 from __future__ import annotations
 

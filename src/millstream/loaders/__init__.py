@@ -20,6 +20,7 @@ __getattr__, __dir__, __all__ = lazy(
         "pretrain": "PretrainDataLoader example_loader",
         "rollout": "RolloutDataLoader",
         "rows": "USUAL_ROW RowOrigin RowShape RowSource Span padding_id row_facts",
+        "self_play": "SelfPlayDataLoader example_self_play",
         "settings": "LoaderSettings SharedKeywords check_choice parse_bytes positive resolve whole",
         "show": "show_chat",
         "state": "PHASES_KIND check_data check_place check_samples check_source check_stream_order check_unit "

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from millstream.loaders.rows import Span as Span
     from millstream.loaders.rows import padding_id as padding_id
     from millstream.loaders.rows import row_facts as row_facts
+    from millstream.loaders.self_play import SelfPlayDataLoader as SelfPlayDataLoader
+    from millstream.loaders.self_play import example_self_play as example_self_play
     from millstream.loaders.settings import LoaderSettings as LoaderSettings
     from millstream.loaders.settings import SharedKeywords as SharedKeywords
     from millstream.loaders.settings import check_choice as check_choice
@@ -74,6 +76,7 @@ __all__ = [
     "RowOrigin",
     "RowShape",
     "RowSource",
+    "SelfPlayDataLoader",
     "SharedKeywords",
     "Source",
     "Span",
@@ -91,6 +94,7 @@ __all__ = [
     "corrupt_spans",
     "dump_run",
     "example_loader",
+    "example_self_play",
     "fill_in_the_middle",
     "journal_of",
     "kind_of",

@@ -13,12 +13,12 @@ from millstream.chats.parse import Options, format_of_rows
 from millstream.errors import LoaderError, RecordError, SourceError
 from millstream.feeds import ArrivalLog, is_spool
 from millstream.games import open_chunk_source
-from millstream.live import places_of
 from millstream.loaders.chat_keywords import ChatKeywords
 from millstream.loaders.growing import RawSettings, is_raw
 from millstream.loaders.rollouts import is_feed
 from millstream.loaders.runs import JOURNAL
 from millstream.rollouts import OWN_SUFFIXES, ROLLOUTS_SUFFIX, RolloutBlock, find_rollouts, holds_rollouts
+from millstream.selfplay.chunk_feed import places_of
 from millstream.sources import Reading, first_row, format_named, format_of
 from millstream.stats import counted
 from millstream.store import WEIGHTED, TokenStore

@@ -9,12 +9,12 @@ from typing import Any, Literal, Unpack
 from millstream.chats import lint_files
 from millstream.errors import LoaderError, LossWarning
 from millstream.games import Rules, lint_games
-from millstream.live import open_sources
 from millstream.loaders.chat_keywords import ChatKeywords, chat_settings, prepared_chat
 from millstream.loaders.detect import are_games, are_rollouts, refuse_empty_folder, refuse_journal, refuse_nothing
 from millstream.loaders.rollouts import is_feed
 from millstream.loaders.show import found_rows
 from millstream.rollouts import RolloutChunk, lint_rollouts, read_rollouts
+from millstream.selfplay.chunk_feed import open_sources
 from millstream.stats import LintReport, OnProgress, Progress
 from millstream.tokens import load_tokenizer
 

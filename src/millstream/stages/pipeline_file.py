@@ -213,7 +213,7 @@ def known_stages() -> list[str]:
 def _known() -> dict[str, Factory]:
     """What is registered, and before it ours: the live road lies downstream, so it is asked when a kind is wanted."""
     if not _registered:
-        _registered.update(import_module("millstream.live").stages_of_recipes())
+        _registered.update(import_module("millstream.selfplay").stages_of_recipes())
     return _registered
 
 

@@ -9,8 +9,9 @@ from functools import partial
 from typing import Any
 
 from millstream.batches import Counters, closed_error
-from millstream.live import Tensors
-from millstream.loaders.self_play import Ahead, SelfPlayGraph, SelfPlayRun
+from millstream.loaders.runs import SelfPlayRun
+from millstream.selfplay import SelfPlayGraph, TensorPrefetch
+from millstream.selfplay.chunk_feed import Tensors
 from millstream.stages import Budget, defer_sigint
 
 _NOTHING: dict[str, Any] = {"seconds": 0.0, "window_s": 0.0, "stages": {}, "queues": {}}
@@ -26,7 +27,7 @@ class StageFiller:
         self.budget = self._new_budget()
         self._depth = run.settings.prefetch or 2
         self._switch = threading.RLock()
-        self._ahead: Ahead | None = None
+        self._ahead: TensorPrefetch | None = None
         self._ended: dict[str, Any] = {"seconds": 0.0, "stages": {}, "queues": {}}
         run.changed, run.forked = self.stop, self._leave_behind
 
@@ -55,7 +56,7 @@ class StageFiller:
         run.check_files()
         return tensors
 
-    def _start(self) -> Ahead:
+    def _start(self) -> TensorPrefetch:
         """Begin stages, if there are none; a `close` meanwhile either finds them or is noticed here."""
         with self._locks.moving, self._switch:
             run = self._run
@@ -69,8 +70,8 @@ class StageFiller:
                     self._ahead = self._ahead_of(graph)
             return self._ahead
 
-    def _ahead_of(self, graph: SelfPlayGraph) -> Ahead:
-        return Ahead(
+    def _ahead_of(self, graph: SelfPlayGraph) -> TensorPrefetch:
+        return TensorPrefetch(
             partial(graph.pipeline.get, warn=False),
             rank=self._settings.rank,
             world_size=self._settings.world_size,

@@ -10,6 +10,8 @@ __getattr__, __dir__, __all__ = lazy(
         "feed_history": "LEADER",
         "rollout_set": "RolloutSetRun",
         "run": "Filler Finisher Locks Run RunEnded",
+        "self_play": "SelfPlayRun",
+        "self_play_explain": "RecordedSelfPlay",
         "store": "Mark StoreRun",
     },
 )

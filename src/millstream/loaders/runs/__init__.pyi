@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from millstream.loaders.runs.run import Locks as Locks
     from millstream.loaders.runs.run import Run as Run
     from millstream.loaders.runs.run import RunEnded as RunEnded
+    from millstream.loaders.runs.self_play import SelfPlayRun as SelfPlayRun
+    from millstream.loaders.runs.self_play_explain import RecordedSelfPlay as RecordedSelfPlay
     from millstream.loaders.runs.store import Mark as Mark
     from millstream.loaders.runs.store import StoreRun as StoreRun
 
@@ -23,8 +25,10 @@ __all__ = [
     "Finisher",
     "Locks",
     "Mark",
+    "RecordedSelfPlay",
     "RolloutSetRun",
     "Run",
     "RunEnded",
+    "SelfPlayRun",
     "StoreRun",
 ]
