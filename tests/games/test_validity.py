@@ -223,7 +223,7 @@ def test_what_a_frame_says_follows_from_the_move_before() -> None:
         block.fields["castling_us_oo"][PLY] = 1 << 6
 
     assert told(count_on) == [(PLY - 1, "rule50_count does not follow")]
-    assert told(stay) == [(PLY - 1, "nobody else moves next")]
+    assert told(stay) == [(PLY - 1, "the same side moves next")]
     assert told(castle_again) == [(PLY, "right to castle from nowhere")]
     assert told(another_rook) == [(PLY - 1, "right to castle from nowhere")]
 

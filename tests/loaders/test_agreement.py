@@ -11,7 +11,7 @@ from torch import distributed
 from forks import in_child
 from loaders.samples import counting_file, counting_loader
 from millstream import OrderError, PretrainDataLoader
-from millstream.loaders.agreement import differences
+from millstream.loaders.handover import differences
 from selfplay.growing_games import loader as games_loader
 from selfplay.growing_games import three_archives
 

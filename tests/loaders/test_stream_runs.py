@@ -34,6 +34,13 @@ def take(loader: Any, steps: int) -> list[Any]:
     return [loader.next().input_ids.tolist() for _ in range(steps)]
 
 
+def records_in(log: Path) -> dict[int, bytes]:
+    """The records of a log of windows by their places; threads that make windows ahead add more."""
+    data = log.read_bytes()
+    records = {place: data[place : place + 24] for place in range(0, len(data), 24)}
+    return {place: record for place, record in records.items() if any(record)}
+
+
 def size_if_there(path: Path) -> int:
     """A thread may drop it meanwhile."""
     try:
@@ -416,14 +423,15 @@ def test_a_damaged_state_changes_nothing(tmp_path: Path, damage: dict[str, Any])
         stream(FOLDER, cut=40, batch_size=4) as same,
     ):
         take(loader, 9), take(same, 9)
-        logs = {path: path.read_bytes() for path in tmp_path.rglob("*.log")}
+        logs = {path: records_in(path) for path in tmp_path.rglob("*.log")}
         state = {**loader.state_dict(), **damage}
         with pytest.raises(StateError) as refused:
             loader.load_state_dict(state)
         follows_its_hint(refused.value)
         assert loader.step == 9 and loader.state_dict() == same.state_dict()
-        assert {path: path.read_bytes() for path in tmp_path.rglob("*.log")} == logs
+        assert all(records_in(path).items() >= before.items() for path, before in logs.items())
         assert take(loader, 120) == take(same, 120)
+        assert len(logs) == 1 and all(records_in(path).items() >= before.items() for path, before in logs.items())
 
 
 OF_ORDER_1: dict[str, dict[str, Any]] = {

@@ -426,7 +426,7 @@ def test_a_state_of_other_positions_is_refused_with_what_to_pass(tmp_path: Path)
         state = loader.state_dict()
     with (
         SelfPlayDataLoader(folder, positions=1 / 4, watch=False) as loader,
-        pytest.raises(StateError, match=r"hint: pass positions=2 to go on") as error,
+        pytest.raises(StateError, match=r"hint: pass positions=2 to resume") as error,
     ):
         loader.load_state_dict(state)
     assert "PositionSampling" not in str(error.value.hint)

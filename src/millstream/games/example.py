@@ -27,7 +27,7 @@ MOST_PLIES = 100
 
 
 def example_frames(number: int = 0, plies: int = 12) -> FrameBlock:
-    """One game; another number gives another one. White wins, nobody or Black, in turn.
+    """One game; another number gives another one. White wins, neither, or Black, in turn.
 
     >>> frames = example_frames(plies=3)
     >>> len(frames), frames.fields["result_q"].tolist()

@@ -21,7 +21,7 @@ legal."""
 _WRONG = (
     "",
     "illegal move",
-    "nobody else moves next",
+    "the same side moves next",
     "right to castle from nowhere",
     "en passant without a push",
     "rule50_count does not follow",

@@ -5,12 +5,12 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
-        "agreement": "Agreement",
         "arguments": "refuse_unknown",
         "chat_keywords": "ChatKeywords prepared_chat",
         "conversation": "ConversationDataLoader",
         "detect": "are_games are_rollouts journal_of kind_of refuse_journal refuse_nothing",
         "explain": "Source StoreSource StreamRows origins_of steps_of",
+        "handover": "Agreement",
         "hooks": "PerRow per_row transform_batch",
         "lint_data": "lint",
         "loader": "DataLoader",

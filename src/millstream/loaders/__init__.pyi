@@ -1,7 +1,6 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from millstream.loaders.agreement import Agreement as Agreement
     from millstream.loaders.arguments import refuse_unknown as refuse_unknown
     from millstream.loaders.chat_keywords import ChatKeywords as ChatKeywords
     from millstream.loaders.chat_keywords import prepared_chat as prepared_chat
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
     from millstream.loaders.explain import StreamRows as StreamRows
     from millstream.loaders.explain import origins_of as origins_of
     from millstream.loaders.explain import steps_of as steps_of
+    from millstream.loaders.handover import Agreement as Agreement
     from millstream.loaders.hooks import PerRow as PerRow
     from millstream.loaders.hooks import per_row as per_row
     from millstream.loaders.hooks import transform_batch as transform_batch

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 from millstream.batches import closed_error
-from millstream.errors import LoaderError
 from millstream.loaders.arguments import asked_place, asked_step
 from millstream.loaders.explain import origins_of
-from millstream.loaders.handover import Handover, close_run, no_workers
+from millstream.loaders.handover import Handover, close_run, no_workers, opens_nothing, without_run
 from millstream.loaders.rows import RowOrigin
 from millstream.loaders.runs import Filler, Finisher, Run
 from millstream.loaders.settings import MOST_PREFETCHED, LoaderSettings, positive
@@ -41,13 +40,8 @@ class DataLoader(Generic[BatchT]):
     >>> class Counting(DataLoader[int]):
     ...     def get_batch(self, batch_size=None):
     ...         return 7
-    >>> with Counting() as loader:
-    ...     loader.next(), loader.losses
+    >>> Counting().next(), Counting().losses
     (7, {})
-    >>> Counting().state_dict()
-    Traceback (most recent call last):
-    millstream.errors.LoaderError: Counting has no run of its own, and does not say what state_dict() is
-      hint: override state_dict(), or build on one of Millstream's loaders
     """
 
     settings: LoaderSettings
@@ -70,11 +64,7 @@ class DataLoader(Generic[BatchT]):
         if run is None and not unknown and type(self) is not DataLoader:
             return  # a loader of one's own, that has no constructor
         if filler is None or delivery is None or not isinstance(settings, LoaderSettings) or unknown:
-            raise LoaderError(
-                "DataLoader is what all loaders have in common; it does not open data itself",
-                hint="use millstream.load(path, …), which finds the loader for your data, or one of them: "
-                "PretrainDataLoader, ConversationDataLoader, RolloutDataLoader, MixedDataLoader, SelfPlayDataLoader",
-            )
+            raise opens_nothing()
         self.settings, self._run = settings, run
         self._filler: Any = filler
         self._delivery: Any = delivery
@@ -84,13 +74,9 @@ class DataLoader(Generic[BatchT]):
 
     def _having_run(self, what: str) -> Run:
         """The run, or an error that names what a loader without one lacks."""
-        run: Run | None = self._run
-        if run is None:
-            raise LoaderError(
-                f"{type(self).__name__} has no run of its own, and does not say what {what} is",
-                hint=f"override {what}, or build on one of Millstream's loaders",
-            )
-        return run
+        if self._run is None:
+            raise without_run(type(self).__name__, what)
+        return cast(Run, self._run)
 
     # Batches
 
@@ -201,8 +187,7 @@ class DataLoader(Generic[BatchT]):
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
-        ...     first = loader.next().input_ids.tolist()
-        ...     loader.reset()
+        ...     first, _ = loader.next().input_ids.tolist(), loader.reset()
         ...     loader.next().input_ids.tolist() == first
         True
         """
@@ -217,8 +202,7 @@ class DataLoader(Generic[BatchT]):
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
         ...     loader.seek(3_000_000)
-        ...     metadata = loader.next().metadata
-        >>> metadata["step"], metadata["epoch"]
+        ...     loader.step, loader.epoch
         (3000000, 1000000)
         """
         run, step = self._having_run("seek()"), asked_step(step)
@@ -235,10 +219,8 @@ class DataLoader(Generic[BatchT]):
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
-        ...     trained, ahead = loader.next(), loader.next()
-        ...     state = loader.state_dict(after=trained)
-        >>> state["step"], state["epoch"], state["offset"], state["seed"]
-        (1, 0, 2, 0)
+        ...     loader.state_dict(after=loader.next())["step"]
+        1
 
         Args:
             after: The last batch that was trained on, or its step number; by default the last that was delivered.
@@ -252,12 +234,9 @@ class DataLoader(Generic[BatchT]):
         """Resume where a state was saved, with this loader's own batch size, ranks, weights and sources.
 
         >>> from millstream.loaders.pretrain import example_loader
-        >>> with example_loader(batch_size=2) as loader:
-        ...     _ = loader.next()
-        ...     state, expected = loader.state_dict(), loader.next().input_ids.tolist()
-        >>> with example_loader(batch_size=1) as loader:
-        ...     loader.load_state_dict(state)
-        ...     [loader.next().input_ids[0].tolist() for _ in range(2)] == expected
+        >>> with example_loader(batch_size=2) as loader, example_loader(batch_size=1) as smaller:
+        ...     smaller.load_state_dict(loader.state_dict())
+        ...     [smaller.next().input_ids[0].tolist() for _ in range(2)] == loader.next().input_ids.tolist()
         True
         """
         run = self._having_run("load_state_dict()")
@@ -271,8 +250,7 @@ class DataLoader(Generic[BatchT]):
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
         ...     _ = loader.next()
-        ...     state = loader.state_dict()
-        ...     loader.commit(state)  # once the checkpoint that holds it is on disk
+        ...     loader.commit(loader.state_dict())  # once the checkpoint that holds it is on disk
         """
         run = self._having_run("commit()")
         with self._locks.moving:
@@ -307,9 +285,8 @@ class DataLoader(Generic[BatchT]):
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(seed=3) as one, example_loader(seed=4) as other:
-        ...     mine, theirs = one.plan_fingerprint(), other.plan_fingerprint()
-        >>> [key for key in mine if mine[key] != theirs[key]]
-        ['seed']
+        ...     one.plan_fingerprint()["seed"], other.plan_fingerprint()["seed"]
+        (3, 4)
         """
         return self._having_run("plan_fingerprint()").fingerprint()
 
@@ -319,11 +296,9 @@ class DataLoader(Generic[BatchT]):
     def losses(self) -> dict[str, int]:
         """What is left out, and why.
 
-        `cut_tokens` were cut from the documents that this rank delivered since the run began, or last went elsewhere
-        (`reset`, `seek`, `load_state_dict`), and `kl_cut_tokens` from the prompts and answers of KTO that they were
-        joined of; `tail_tokens:source` and `dropped_rows` are what every epoch leaves out;
-        `left_out:source:reason` and `changed:source:reason` are what became of raw rows when the store was made (so
-        far, while it is being made): `changed:source:truncated` are the conversations that `truncation` shortened.
+        `cut_tokens` were cut from the documents that this rank delivered since the run began, or last was set
+        elsewhere; `tail_tokens:source` and `dropped_rows` are what every epoch leaves out; docs/reference/losses.md has
+        all of them.
 
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2, drop_last=True) as loader:  # five rows
@@ -351,9 +326,8 @@ class DataLoader(Generic[BatchT]):
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
         ...     _ = loader.next()
-        ...     results = loader.get_profiling_results()
-        >>> results["memory"]["batches"] > 0, 0 <= results["wait_fraction"] <= 1
-        (True, True)
+        ...     0 <= loader.get_profiling_results()["wait_fraction"] <= 1
+        True
         """
         self._having_run("get_profiling_results()")
         return {**self._handover.figures(), "losses": self.losses, **self._filler.figures}
@@ -364,9 +338,8 @@ class DataLoader(Generic[BatchT]):
         >>> from millstream.loaders.pretrain import example_loader
         >>> with example_loader(batch_size=2) as loader:
         ...     _ = loader.next()
-        ...     stage = loader.counters()["stages"]["loader"]
-        >>> stage["in"], stage["out"], stage["drops"]["cut_tokens"]
-        (2, 1, 0)
+        ...     loader.counters()["stages"]["loader"]["out"]
+        1
         """
         if self._run is None:
             return {"seconds": 0.0, "stages": {}, "queues": {}}
@@ -401,9 +374,8 @@ class DataLoader(Generic[BatchT]):
         """Stop all threads; batches that were delivered stay valid.
 
         >>> from millstream.loaders.pretrain import example_loader
-        >>> loader = example_loader(batch_size=2)
-        >>> batch = loader.next()
-        >>> loader.close()
+        >>> with example_loader(batch_size=2) as loader:
+        ...     batch = loader.next()
         >>> batch.input_ids.shape
         (2, 4)
         """

@@ -9,6 +9,7 @@ __getattr__, __dir__, __all__ = lazy(
         "maker": "PARTS_TOGETHER PartMaker",
         "plan": "STREAM_ORDER WINDOW_UNITS Numbers StreamPlan Units size_of unit_bytes",
         "starts": "STARTS_FILE WindowStarts",
-        "windows": "Pass StreamWindows View",
+        "views": "View",
+        "windows": "Pass StreamWindows",
     },
 )

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from millstream.streams.plan import unit_bytes as unit_bytes
     from millstream.streams.starts import STARTS_FILE as STARTS_FILE
     from millstream.streams.starts import WindowStarts as WindowStarts
+    from millstream.streams.views import View as View
     from millstream.streams.windows import Pass as Pass
     from millstream.streams.windows import StreamWindows as StreamWindows
-    from millstream.streams.windows import View as View
 
 __all__ = [
     "PARTS_TOGETHER",

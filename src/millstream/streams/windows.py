@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,26 +17,12 @@ import numpy as np
 
 from millstream.errors import BudgetError, SourceError
 from millstream.order import UNKNOWN, Windows
-from millstream.store import (
-    DOCUMENTS,
-    FIRST_DOCUMENT,
-    FRAME_BYTES,
-    Layout,
-    Opened,
-    Origin,
-    Origins,
-    Row,
-    Rows,
-    TokenStore,
-    describe,
-    named,
-    open_body,
-    rows_of,
-)
-from millstream.streams.kept import Kept, PartFacts, Stamp
+from millstream.store import FRAME_BYTES, Layout, Opened, Row, TokenStore, describe, rows_of
+from millstream.streams.kept import PartFacts
 from millstream.streams.maker import PartMaker
 from millstream.streams.plan import Numbers, StreamPlan
 from millstream.streams.starts import WindowStarts
+from millstream.streams.views import View, WindowOrigins
 
 _TRIES = 3
 """Parts that are being made when others are dropped still take their room."""
@@ -361,7 +346,7 @@ class StreamWindows:
         layout = Layout("", "", job.dtype, FRAME_BYTES, table, "ends", paths=tuple(each[:2] for each in files))
         lost = {"left_out": dict(self.left_out), "changed": dict(self.changed)}
         manifest = describe(job.dtype, table, recipe=lost, tokenizer=tokenizer)
-        origins = _Origins([each[2] for each in files], table, self._names)
+        origins = WindowOrigins([each[2] for each in files], table, self._names)
         stamps = {unit: kept.stamp(unit) for unit in units if unit != GAP}
         return View(TokenStore.of(path, Opened("stream", layout, manifest, origins)), units, kept, stamps)
 
@@ -380,55 +365,3 @@ class StreamWindows:
         """Make no more windows."""
         self.maker.close()
         self.maker.kept.close()
-
-
-@dataclass(frozen=True)
-class View:
-    """Some windows as a store, the unit of each of its shards, and the parts as they were."""
-
-    store: TokenStore
-    units: list[int]
-    kept: Kept
-    stamps: dict[int, Stamp]
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether a part is gone, or was and was made again: it was dropped, perhaps by another process."""
-        return any(self.kept.is_lost(unit, stamp) for unit, stamp in self.stamps.items())
-
-    def place_of(self, document: int) -> tuple[int, int]:
-        """The unit of a document of the store, and its place in that."""
-        firsts = self.store.layout.table[:, FIRST_DOCUMENT]
-        shard = int(np.searchsorted(firsts, document, side="right")) - 1
-        return self.units[shard], document - int(firsts[shard])
-
-    def document_at(self, unit: int, place: int) -> int | None:
-        """The document of the store that lies at a place of a unit."""
-        table = self.store.layout.table
-        if unit not in self.units or place >= int(table[self.units.index(unit), DOCUMENTS]):
-            return None
-        return int(table[self.units.index(unit), FIRST_DOCUMENT]) + place
-
-
-class _Origins(Origins):
-    """Document -> the record that it was made from, of a store of windows."""
-
-    def __init__(self, paths: list[str], table: Rows, files: list[str]) -> None:
-        super().__init__({})
-        self._paths, self._firsts = paths, np.ascontiguousarray(table[:, FIRST_DOCUMENT])
-        self._files = files
-
-    def file_of(self, document: int) -> str | None:
-        """Name the source file of a document."""
-        origin = self.origin_of(document)
-        return None if origin is None else origin.file
-
-    def origin_of(self, document: int) -> Origin | None:
-        """Give the record that a document was made from."""
-        shard = int(np.searchsorted(self._firsts, document, side="right")) - 1
-        if not self._paths[shard]:
-            return None
-        _, words = open_body(Path(self._paths[shard]), "O")
-        local = document - int(self._firsts[shard])
-        found = words.read(range(3 * local, 3 * local + 3)).astype(np.int64)
-        return named(found.tolist(), self._files)
