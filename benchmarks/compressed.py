@@ -20,7 +20,7 @@ import numpy as np
 
 import machine
 from millstream import PretrainDataLoader, TokenStore, TokenStoreWriter
-from millstream.store import packed
+from millstream.store import compressed_blocks
 
 RESULTS = Path(__file__).parent / "results"
 ROWS, LENGTH = 64, 2048
@@ -41,7 +41,9 @@ class Way:
         return f"{self.block_tokens} tokens, level {self.level}" if self.level else "plain"
 
 
-WAYS = [Way(packed.BLOCK_TOKENS, 0)] + [Way(1 << size, level) for size in (12, 14, 16) for level in (1, 3, 9)]
+WAYS = [Way(compressed_blocks.BLOCK_TOKENS, 0)] + [
+    Way(1 << size, level) for size in (12, 14, 16) for level in (1, 3, 9)
+]
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ Rounds = list[dict[Way, list[Cost]]]
 
 def write(tokens: np.ndarray, way: Way, path: Path) -> Cost:
     """Write one document, and say what it cost."""
-    packed.BLOCK_TOKENS = way.block_tokens
+    compressed_blocks.BLOCK_TOKENS = way.block_tokens
     wall, cpu = time.perf_counter(), time.process_time()
     with TokenStoreWriter(path, compress=way.level) as writer:
         writer.append(tokens)

@@ -26,8 +26,8 @@ import redis
 
 import machine
 from millstream.feeds import Feed, Gather, RolloutSource, SpoolFeed
-from millstream.feeds.redis import RedisSource
 from millstream.feeds.redis_feed import RedisFeed
+from millstream.feeds.redis_source import RedisSource
 from millstream.feeds.spool import SpoolSource
 from millstream.rollouts import RolloutBlock, block_of
 

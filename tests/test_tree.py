@@ -32,7 +32,7 @@ SHARED_PREFIXES = {"selfplay/chunk_feed": "chunk"}
 """Folders whose files keep the names of the system that they come from."""
 LEAST_MEDIAN, TINY, MOST_TINY, LONGEST = 120, 50, 0.12, 400
 """Non-blank lines of the median module; of a tiny one; the share of those; raw lines of the longest."""
-SMALL_BY_NATURE = ("tensors/", "chats/templates/", "chats/builtin/", "tokens/")
+SMALL_BY_NATURE = ("tensors/", "chats/templates/", "tokens/")
 """One file per framework, per chat family, per tokenizer: these may be tiny."""
 MOST_SHARED_CLASSES = 8
 SHARED_CLASSES: dict[str, str] = {}

@@ -16,8 +16,8 @@ import pytest
 from feeds.transports import SMALL, numbers_of, receive_all, receive_some, record
 from millstream.errors import BusyError, ClosedError, LoaderError
 from millstream.feeds import Control, HttpFeed, SpoolFeed, open_source
-from millstream.feeds.http import HttpSource
 from millstream.feeds.http_feed import Inbox, _status_of
+from millstream.feeds.http_source import HttpSource
 from millstream.rollouts import block_of, encode
 
 BLOCKS = "application/octet-stream"

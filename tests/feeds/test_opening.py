@@ -11,9 +11,9 @@ from feeds.redis_server import RedisServer
 from millstream import RolloutDataLoader
 from millstream.errors import LoaderError, WaitTimeout
 from millstream.feeds import HttpFeed, MemoryFeed, SpoolFeed, open_feed, open_source
-from millstream.feeds.http import HttpSource
-from millstream.feeds.redis import RedisSource
+from millstream.feeds.http_source import HttpSource
 from millstream.feeds.redis_feed import RedisFeed
+from millstream.feeds.redis_source import RedisSource
 from millstream.feeds.spool import SpoolSource
 
 

@@ -15,8 +15,8 @@ from feeds.transports import SMALL, numbers_of, receive_all, receive_some, recor
 from millstream import RolloutDataLoader
 from millstream.errors import BusyError, LoaderError, StoreError, WaitTimeout
 from millstream.feeds import Control, Gather
-from millstream.feeds.redis import RedisSource
 from millstream.feeds.redis_feed import RedisFeed
+from millstream.feeds.redis_source import RedisSource
 from rollouts.samples import random_rollouts
 
 ONE = Gather(most_rollouts=1)

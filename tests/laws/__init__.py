@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from millstream import DataLoader, MixedDataLoader, PretrainDataLoader, TokenStore, TokenStoreWriter, TrainingBatch
 from millstream.storage import disk
-from millstream.store import packed
+from millstream.store import compressed_blocks
 
 LENGTH = 5
 APART = 100_000
@@ -46,7 +46,7 @@ def _written(lengths: tuple[int, ...], shard_tokens: int, token: int, compress: 
     path = Path(tempfile.mkdtemp(prefix="millstream-laws-"), "store")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(disk, "sync", lambda fd: None)  # ten times faster, and no power will fail
-        patch.setattr(packed, "BLOCK_TOKENS", 16)
+        patch.setattr(compressed_blocks, "BLOCK_TOKENS", 16)
         with TokenStoreWriter(path, dtype="uint32", shard_tokens=shard_tokens, compress=compress) as writer:
             for length in lengths:
                 writer.append(np.arange(token, token + length, dtype=np.uint32))

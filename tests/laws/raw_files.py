@@ -23,7 +23,7 @@ from loaders.conversations import small
 from millstream import CharTokenizer
 from millstream.sources import decoding
 from millstream.storage import compress
-from millstream.streams import maker
+from millstream.streams import part_maker
 
 TOKENIZER = CharTokenizer.train(["0123456789 abcdefghijklmnopqrstuvwxyz\n"])
 EOS = TOKENIZER.eos_id
@@ -83,7 +83,7 @@ def small_steps() -> Iterator[pytest.MonkeyPatch]:
     """Let what is read from its front be read in small blocks, so that small files have many units; and look often."""
     with small() as patch:
         patch.setattr(decoding, "_LEAST_BLOCK", 16)
-        patch.setattr(maker, "_LOOK_S", 0.002)
+        patch.setattr(part_maker, "_LOOK_S", 0.002)
         yield patch
 
 

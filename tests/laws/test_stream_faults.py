@@ -16,7 +16,7 @@ from laws.raw_files import RawFiles, small_steps
 from laws.stream_kinds import Stream, example
 from laws.test_faults import STUCK_S, RefusingDisk, _check_full, _context
 from millstream.errors import MillstreamError
-from millstream.streams import kept
+from millstream.streams import stored_parts
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +64,7 @@ def gone(path: Path, place: float) -> None:
     path.unlink()
 
 
-@pytest.mark.parametrize("suffix", [*kept.SUFFIXES, ".json"])
+@pytest.mark.parametrize("suffix", [*stored_parts.SUFFIXES, ".json"])
 @pytest.mark.parametrize("harm", [flipped, cut, gone], ids=lambda harm: str(harm.__name__))
 def test_a_part_that_was_damaged_at_rest_is_made_again(
     harm: Callable[[Path, float], None], suffix: str, tmp_path: Path, expected: list[Row]
@@ -95,7 +95,7 @@ def test_a_log_of_windows_that_was_damaged_is_counted_again(tmp_path: Path, expe
 
 
 @pytest.mark.parametrize("place", ["cache", "limited"])
-@pytest.mark.parametrize("suffix", [*kept.SUFFIXES, ".json"])
+@pytest.mark.parametrize("suffix", [*stored_parts.SUFFIXES, ".json"])
 def test_parts_that_are_removed_while_they_are_used_are_made_again(
     suffix: str, place: Any, tmp_path: Path, expected: list[Row]
 ) -> None:

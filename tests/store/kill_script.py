@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from millstream.errors import StoreError
-from millstream.store import TokenStore, column_writers, packed, session, writer
+from millstream.store import TokenStore, column_writers, compressed_blocks, session, writer
 from store.samples import corpus, write_store
 
 
@@ -28,7 +28,7 @@ def child(path: Path, level: int) -> int:
 
 def main(path: Path, kills: int, level: int) -> None:
     vars(column_writers)["BLOCK_BYTES"] = vars(session)["BLOCK_BYTES"] = 1024
-    packed.BLOCK_TOKENS = 128
+    compressed_blocks.BLOCK_TOKENS = 128
     session.CHECKPOINT_BYTES = 4096
     writer.STAGE_BYTES = 512
     chance, hit = random.Random(7), 0

@@ -19,8 +19,8 @@ from millstream.store import (
     TokenStore,
     TokenStoreWriter,
     column_writers,
+    compressed_blocks,
     describe,
-    packed,
     session,
     writer,
 )
@@ -36,7 +36,7 @@ def shrink(patch: pytest.MonkeyPatch, *, block: int = 64, checkpoint: int = 256,
     patch.setattr(column_writers, "BLOCK_BYTES", block)
     patch.setattr(column_writers, "BUFFER_BLOCKS", 2)
     patch.setattr(session, "BLOCK_BYTES", block)
-    patch.setattr(packed, "BLOCK_TOKENS", 16)
+    patch.setattr(compressed_blocks, "BLOCK_TOKENS", 16)
     patch.setattr(session, "CHECKPOINT_BYTES", checkpoint)
     patch.setattr(writer, "STAGE_BYTES", stage)
     patch.setattr(disk, "sync", lambda fd: None)

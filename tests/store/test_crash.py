@@ -10,7 +10,14 @@ import pytest
 
 import millstream
 from millstream.errors import StoreError
-from millstream.store import WEIGHTED, TokenStore, TokenStoreWriter, column_writers, packed, session
+from millstream.store import (
+    WEIGHTED,
+    TokenStore,
+    TokenStoreWriter,
+    column_writers,
+    compressed_blocks,
+    session,
+)
 from store.crash import Crash, FailingDisk
 from store.samples import add, corpus, read_back, shrink, snapshot, write_store
 
@@ -107,6 +114,6 @@ def test_a_writer_killed_again_and_again_ends_with_the_same_bytes(
 
     monkeypatch.setattr(column_writers, "BLOCK_BYTES", 1024)
     monkeypatch.setattr(session, "BLOCK_BYTES", 1024)
-    monkeypatch.setattr(packed, "BLOCK_TOKENS", 128)
+    monkeypatch.setattr(compressed_blocks, "BLOCK_TOKENS", 128)
     write_store(tmp_path / "whole", corpus(2000), shard_tokens=4000, compress=compress)
     assert snapshot(tmp_path / "s") == snapshot(tmp_path / "whole")

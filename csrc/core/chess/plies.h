@@ -1,4 +1,4 @@
-// core/chess/plies.h: which positions of a game a use gives, at a rate; see plies_at_rate of millstream.live.positions.
+// core/chess/plies.h: which positions of a game a use gives, at a rate; see plies_at_rate of millstream.selfplay.sampling.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace millstream {
 
-// The numbers of order/draws.py: a word for each place of a key, a key for each part of one, a number in [0, 1) of a word.
+// The numbers of order/shuffle.py: a word for each place of a key, a key for each part of one, a number in [0, 1) of a word.
 constexpr std::uint64_t golden = 0x9E3779B97F4A7C15ULL;
 constexpr std::uint64_t draw_word(std::uint64_t key, std::uint64_t place) { return mix64(key + (place + 1) * golden); }
 constexpr std::uint64_t derive_key(std::uint64_t key, std::uint64_t part) { return draw_word(key, part) ^ golden; }

@@ -1,5 +1,5 @@
 // core/fill/assemble.h: segments of tokens -> the rows of a batch. The one place where ids, labels, positions and cu_seqlens are made,
-// but for the mismatched rows of KTO, which are joined of filled rows of a batch (loaders/mismatch.py).
+// but for the mismatched rows of KTO, which are joined of filled rows of a batch (loaders/answers.py).
 //
 // A row is a list of segments laid side by side and padded to its length. Tokens of a segment may see each other; nothing
 // crosses from one segment to the next. A pretraining window is one segment, a row of isolated documents has several.

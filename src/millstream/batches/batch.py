@@ -18,7 +18,7 @@ from millstream._core import Batch
 from millstream.batches.columns import NO_COLUMNS, Columns
 from millstream.batches.mapped import MappedBatch, no_name
 from millstream.batches.masks import MASKS, NO_LOSS, MaskFields, check
-from millstream.batches.remade import GIVEN_FIELDS, fields_of
+from millstream.batches.rebuilt import GIVEN_FIELDS, fields_of
 from millstream.batches.slicing import AnswerFields, PieceFields
 from millstream.errors import BatchError
 from millstream.tensors import backend, framework_of

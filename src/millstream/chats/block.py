@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from millstream.chats.answers import RowKind, encode_kind
 from millstream.chats.encode import STRADDLERS, Encoder
 from millstream.chats.media import Media, media_refused
-from millstream.chats.native import ShapedRows
 from millstream.chats.parse import Conversation, ParsedBlock, RowParser, parse_block
 from millstream.chats.pieces import Supervised
+from millstream.chats.row_shapes import ShapedRows
 from millstream.chats.truncate import Limit
 from millstream.sources import KEPT_BYTES, BadRecord, RecordBlock
 from millstream.tokens import Ends, Ids

@@ -19,9 +19,9 @@ import numpy as np
 from millstream.chats.align import overlap
 from millstream.chats.masks import Policy, weigh
 from millstream.chats.media import MediaTokens, control_strings, with_media_tokens
-from millstream.chats.native import ShapeEncoder
 from millstream.chats.parse import ChatRow, Completion, Conversation, Document, Tokens
 from millstream.chats.pieces import Kind, Piece, Pieces, Rendered, Supervised
+from millstream.chats.row_shapes import ShapeEncoder
 from millstream.chats.run_tokenizer import RunTokenizer
 from millstream.chats.templates import CheckedTokens, RowTemplate, check_template
 from millstream.chats.truncate import ConversationPart, Limit, shorten

@@ -1,4 +1,4 @@
-"""Small puts -> larger pieces: what all producers have in common whose rollouts go over a disk or a wire."""
+"""Joins the small puts of a producer into larger pieces, for feeds that go over a disk or a wire."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from millstream.errors import BusyError, ClosedError, LoaderError, MillstreamError, RecordError, StoreError
 from millstream.feeds.gathering import log
-from millstream.feeds.http import BLOCKS
+from millstream.feeds.http_source import BLOCKS
 from millstream.feeds.shards import ProducerFolder, shard_name
 from millstream.feeds.spool import SpoolControl, SpoolFeed
 from millstream.rollouts import block_of, encode_parts, iter_blocks

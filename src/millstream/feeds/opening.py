@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from millstream.errors import LoaderError
 from millstream.feeds.feed import Feed, RolloutSource
-from millstream.feeds.http import HttpSource
 from millstream.feeds.http_feed import HttpFeed
+from millstream.feeds.http_source import HttpSource
 from millstream.feeds.memory_feed import MemoryFeed
 from millstream.feeds.spool import SpoolFeed, SpoolSource
 
@@ -67,7 +67,7 @@ def open_source(where: Where | RolloutSource | MemoryFeed, **settings: Any) -> R
         return where.source() if isinstance(where, MemoryFeed) else where
     scheme = _scheme(where)
     if scheme == "redis":
-        from millstream.feeds.redis import RedisSource
+        from millstream.feeds.redis_source import RedisSource
 
         return RedisSource(str(where), **settings)
     return HttpSource(str(where), **settings) if scheme == "http" else SpoolSource(where, **settings)

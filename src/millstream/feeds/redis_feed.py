@@ -10,7 +10,7 @@ from uuid import uuid4
 from millstream.errors import BusyError, StateError, StoreError
 from millstream.feeds.feed import Arrival, Control, Cursor, arrivals_of
 from millstream.feeds.gathering import log
-from millstream.feeds.redis import RedisStream
+from millstream.feeds.redis_source import RedisStream
 from millstream.rollouts import RolloutBlock, iter_blocks
 from millstream.stages import Deadline, poll
 from millstream.stats import Ledger

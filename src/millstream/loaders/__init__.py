@@ -1,4 +1,4 @@
-"""Order + store -> an iterator with state: the loaders."""
+"""Stores, streams, rollouts and games -> loaders: iterators of batches with state."""
 
 from millstream.lazy import lazy
 

@@ -1,4 +1,4 @@
-"""Which position each row of each step was: 16 bytes a row, so that any step can be explained later.
+"""Log of the origin (game, ply) of every row: 16 bytes a row, so that any step can be explained later.
 
 rows.bin      the origins of all rows (`ORIGIN`), step by step
 rows.idx      a record log (`storage/record_log.py`): for each step the number of rows up to its end, a hash of its

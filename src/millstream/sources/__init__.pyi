@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from millstream.sources.formats import raw_record as raw_record
     from millstream.sources.formats import read_file as read_file
     from millstream.sources.formats import register_format as register_format
+    from millstream.sources.in_memory import HuggingFaceFormat as HuggingFaceFormat
+    from millstream.sources.in_memory import RowsFormat as RowsFormat
     from millstream.sources.jsonl import is_unicode as is_unicode
     from millstream.sources.jsonl import kind_of as kind_of
     from millstream.sources.jsonl import object_in as object_in
     from millstream.sources.jsonl import short as short
     from millstream.sources.jsonl import wording as wording
-    from millstream.sources.objects import HuggingFaceFormat as HuggingFaceFormat
-    from millstream.sources.objects import RowsFormat as RowsFormat
     from millstream.sources.parquet import ParquetFormat as ParquetFormat
     from millstream.sources.record_block import NO_BYTES as NO_BYTES
     from millstream.sources.record_block import Record as Record

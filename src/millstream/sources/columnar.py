@@ -29,7 +29,7 @@ from millstream.sources.chunk import (
     too_long,
 )
 from millstream.sources.decompress import MAGIC_BYTES, compression_of
-from millstream.sources.parsed import REPLACED, invalid
+from millstream.sources.native_columns import REPLACED, invalid
 from millstream.sources.record_block import NO_BYTES, RecordBlock
 from millstream.sources.source_file import FoundFile, opened, read_at
 

@@ -16,7 +16,7 @@ import numpy as np
 from millstream import _core
 from millstream.sources.chunk import EMPTY, KEPT_BYTES, BadRecord, Chunk, ChunkRead, FileFailure, Reading, too_long
 from millstream.sources.decoding import decoded, layout_of, raw_bytes
-from millstream.sources.parsed import LeftOut, finish
+from millstream.sources.native_columns import LeftOut, finish
 from millstream.sources.separated import failed_chunk, stream_chunks
 from millstream.sources.source_file import FoundFile
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.sources.chunk import FileFailure
-from millstream.sources.objects import is_rows, written_row
+from millstream.sources.in_memory import is_rows, written_row
 from millstream.sources.source_file import FoundFile, opened, read_at
 from millstream.storage import FileCache, key_of
 

@@ -19,8 +19,8 @@ from typing import Any
 from millstream.errors import SourceError
 from millstream.settings import local_path
 from millstream.sources.formats import format_named, format_of, known_formats
+from millstream.sources.in_memory import found_rows, is_rows
 from millstream.sources.jsonl import JsonFormat
-from millstream.sources.objects import found_rows, is_rows
 from millstream.sources.source_file import FoundFile
 
 Where = str | os.PathLike[str]
@@ -110,7 +110,7 @@ def discover(source: Any, *, format: str | None = None, include: Patterns = (), 
     datasets: list[FoundFile] = []
     for place, (where, weight) in enumerate(wanted):
         if _is_dataset(where):
-            from millstream.sources.objects import found_dataset
+            from millstream.sources.in_memory import found_dataset
 
             dataset = found_dataset(where, place, {file.name for file in datasets})
             datasets.append(replace(dataset, source=dataset.name, weight=weight))

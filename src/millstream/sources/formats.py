@@ -188,8 +188,8 @@ def raw_record(file: FoundFile, reading: Reading, row: int, start: int, stop: in
 def _our_own() -> dict[str, Format]:
     from millstream.sources.arrow import ArrowFormat
     from millstream.sources.csv import CsvFormat
+    from millstream.sources.in_memory import HuggingFaceFormat, RowsFormat
     from millstream.sources.jsonl import JsonFormat
-    from millstream.sources.objects import HuggingFaceFormat, RowsFormat
     from millstream.sources.parquet import ParquetFormat
     from millstream.sources.plain_text import TextFormat
     from millstream.sources.tar import TarFormat

@@ -18,7 +18,7 @@ from millstream import _core
 from millstream.errors import RecordError
 from millstream.sources.chunk import BLANK, EMPTY, KEPT_BYTES, UTF_8, BadRecord, Chunk, ChunkRead, FileFailure, Reading
 from millstream.sources.decoding import DecodedBytes, StreamLayout, decoded, layout_of, raw_bytes
-from millstream.sources.parsed import LeftOut, finish
+from millstream.sources.native_columns import LeftOut, finish
 from millstream.sources.separated import chunk_bytes, chunks_of, failed_chunk, stream_chunks
 from millstream.sources.source_file import FoundFile
 

@@ -14,7 +14,7 @@ import numpy as np
 from millstream import _core
 from millstream.sources.chunk import EMPTY, BadRecord, Chunk, ChunkRead, FileFailure, Reading, empty_block, too_long
 from millstream.sources.decoding import decoded, layout_of, raw_bytes
-from millstream.sources.parsed import LeftOut, decoded_look, finish
+from millstream.sources.native_columns import LeftOut, decoded_look, finish
 from millstream.sources.record_block import Record, RecordBlock
 from millstream.sources.separated import chunk_bytes, chunks_of
 from millstream.sources.source_file import FoundFile

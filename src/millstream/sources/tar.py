@@ -19,7 +19,7 @@ import numpy as np
 from millstream.sources.chunk import EMPTY, UTF_8, BadRecord, Chunk, ChunkRead, FileFailure, Reading, too_long
 from millstream.sources.decoding import binary_layout, decoded, encoding_of, raw_bytes, transcoded
 from millstream.sources.jsonl import read_lines, text_of
-from millstream.sources.parsed import LeftOut, decoded_look
+from millstream.sources.native_columns import LeftOut, decoded_look
 from millstream.sources.record_block import RecordBlock, joined
 from millstream.sources.source_file import FoundFile
 

@@ -1,4 +1,4 @@
-"""Numbers that loaders and other long jobs give about themselves."""
+"""Counts, progress and findings of loaders and other long jobs, and how they are worded."""
 
 from millstream.lazy import lazy
 

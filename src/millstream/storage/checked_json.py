@@ -1,4 +1,4 @@
-"""JSON at rest: one canonical form to hash and compare, and readable files that carry a check of themselves."""
+"""Canonical JSON to hash and compare, and readable JSON files that carry a check of themselves."""
 
 from __future__ import annotations
 

@@ -5,12 +5,12 @@ from millstream.lazy import lazy
 __getattr__, __dir__, __all__ = lazy(
     __name__,
     {
+        "compressed_blocks": "Damage",
         "frames": "FRAME_BYTES MAGIC Frame Tokens hash_blocks open_body token_dtype xxh64",
         "layout": "DOCUMENTS FIRST_DOCUMENT Layout Row Rows rows_of",
         "manifest": "Diff Version describe",
         "opening": "Opened to_prepare",
         "origins": "Origin Origins OriginsWriter named numbered origins_path",
-        "packed": "Damage",
         "reader": "TokenStore",
         "resume": "discard",
         "unfinished": "COUNTS ORIGINS open_unfinished stamp_of",

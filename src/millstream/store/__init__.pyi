@@ -1,6 +1,7 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from millstream.store.compressed_blocks import Damage as Damage
     from millstream.store.frames import FRAME_BYTES as FRAME_BYTES
     from millstream.store.frames import MAGIC as MAGIC
     from millstream.store.frames import Frame as Frame
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from millstream.store.origins import named as named
     from millstream.store.origins import numbered as numbered
     from millstream.store.origins import origins_path as origins_path
-    from millstream.store.packed import Damage as Damage
     from millstream.store.reader import TokenStore as TokenStore
     from millstream.store.resume import discard as discard
     from millstream.store.unfinished import COUNTS as COUNTS

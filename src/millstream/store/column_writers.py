@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from millstream import _core
 from millstream.errors import StoreError
 from millstream.storage import disk, need_zstd
-from millstream.store import packed
+from millstream.store import compressed_blocks
 from millstream.store.frames import BLOCK_BYTES, FRAME_BYTES, Frame, Words, hash_blocks
 
 BUFFER_BLOCKS = 4
@@ -134,7 +134,7 @@ class PackedWriter(ColumnWriter):
 
     def __init__(self, path: Path, dtype: np.dtype[Any], fd: int, packing: Packing) -> None:
         super().__init__(path, dtype, fd)
-        self._packing, self._block = packing, packed.BLOCK_TOKENS
+        self._packing, self._block = packing, compressed_blocks.BLOCK_TOKENS
         self._end = FRAME_BYTES  # of the packed blocks in the file
         self._ends: list[Words] = []
 
@@ -165,7 +165,7 @@ class PackedWriter(ColumnWriter):
         size = self._block * self._entries.itemsize
         while self.count < blocks * self._block:
             few = min(len(self._entries) // self._block, blocks - self.count // self._block)
-            piece = np.frombuffer(os.pread(self.fd, few * packed.most_packed(size), self._end), np.uint8)
+            piece = np.frombuffer(os.pread(self.fd, few * compressed_blocks.most_packed(size), self._end), np.uint8)
             ends, part = np.empty(few, np.uint64), self._entries[: few * self._block]
             whole = _core.find_frames(piece, ends) == few
             if not whole or _core.unpack_blocks(piece, ends, size, part.view(np.uint8))[0] < few:

@@ -15,12 +15,12 @@ from typing import Any
 from millstream.errors import MillstreamError, StoreError
 from millstream.sources import Reading, discover, first_row, format_of
 from millstream.storage import COPY_AGAIN, disk, staging_folder
+from millstream.store.compressed_blocks import BLOCK_TOKENS
 from millstream.store.foreign import is_megatron_index, open_bare, open_megatron
 from millstream.store.frames import MAGIC, read_frame
 from millstream.store.layout import DOCUMENTS, Layout, Row, load_table, rows_of
 from millstream.store.manifest import check_agreement, describe, load_manifest, manifest_path, table_path
 from millstream.store.origins import Origins
-from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.shard_files import check_shard
 
 CHECKED_AT_OPEN = 64

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.storage import disk
+from millstream.store.compressed_blocks import PackedTokens
 from millstream.store.foreign import megatron_index, whole_tokens
 from millstream.store.frames import (
     FRAME_BYTES,
@@ -31,7 +32,6 @@ from millstream.store.frames import (
     token_dtype,
 )
 from millstream.store.layout import BOUND, DOCUMENTS, TAG, TOKENS, VERIFY, Ends, Index, Layout, OneDocument
-from millstream.store.packed import PackedTokens
 
 MOST_OPEN = 128
 MIXED = "files of two different stores were mixed, or the shard was replaced; copy the store again"

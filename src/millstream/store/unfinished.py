@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from millstream.store.compressed_blocks import BLOCK_TOKENS
 from millstream.store.frames import FRAME_BYTES
 from millstream.store.layout import Layout, rows_of
 from millstream.store.manifest import describe
 from millstream.store.opening import Opened
 from millstream.store.origins import Origin, Origins, named
-from millstream.store.packed import BLOCK_TOKENS
 from millstream.store.reader import TokenStore
 from millstream.store.writer_journal import WriterPaths, load_journal, sealed_rows
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from millstream.errors import StoreError
 from millstream.storage import disk
+from millstream.store.compressed_blocks import Damage, PackedTokens
 from millstream.store.foreign import megatron_arrays
 from millstream.store.frames import (
     FRAME_BYTES,
@@ -31,7 +32,6 @@ from millstream.store.frames import (
     xxh64,
 )
 from millstream.store.layout import BOUND, TAG, TOKENS, Layout, total
-from millstream.store.packed import Damage, PackedTokens
 from millstream.store.shard_files import check_index, check_tokens, open_tokens
 from millstream.store.weighted_tokens import ids_in
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from millstream.errors import StateError
 from millstream.storage import RecordLog, are_whole, disk, record_type, records_of
-from millstream.streams.kept import FULL
+from millstream.streams.stored_parts import FULL
 
 STARTS_FILE = "windows.log"
 _KIND = record_type(("window", "<i8"), ("token", "<i8"))

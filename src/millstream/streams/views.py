@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from millstream.store import DOCUMENTS, FIRST_DOCUMENT, Origin, Origins, Rows, TokenStore, named, open_body
-from millstream.streams.kept import Kept, Stamp
+from millstream.streams.stored_parts import Kept, Stamp
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,10 @@ import numpy as np
 from millstream.errors import BudgetError, SourceError
 from millstream.order import UNKNOWN, Windows
 from millstream.store import FRAME_BYTES, Layout, Opened, Row, TokenStore, describe, rows_of
-from millstream.streams.kept import PartFacts
-from millstream.streams.maker import PartMaker
+from millstream.streams.part_maker import PartMaker
 from millstream.streams.plan import Numbers, StreamPlan
 from millstream.streams.starts import WindowStarts
+from millstream.streams.stored_parts import PartFacts
 from millstream.streams.views import View, WindowOrigins
 
 _TRIES = 3

@@ -14,7 +14,7 @@ from loaders.samples import follows_its_hint
 from millstream.errors import BudgetError, BusyError, StoreError
 from millstream.storage import disk, sealed
 from millstream.streams import KeptInMemory, KeptOnDisk
-from millstream.streams.kept import SUFFIXES, UnitTokens
+from millstream.streams.stored_parts import SUFFIXES, UnitTokens
 
 FILES = (".json", *SUFFIXES)
 
@@ -237,7 +237,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, monkeypatch: py
         raise PermissionError(13, "Permission denied", str(tmp_path))
 
     with monkeypatch.context() as patch:
-        patch.setattr("millstream.streams.kept.Lock", refused)
+        patch.setattr("millstream.streams.stored_parts.Lock", refused)
         with pytest.raises(StoreError, match="Permission denied") as told:
             kept.lock(1)
         follows_its_hint(told.value)

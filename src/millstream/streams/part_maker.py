@@ -17,9 +17,9 @@ from millstream.sources import CHANGED, GONE, NO_BYTES, Chunk, FoundFile
 from millstream.stages import Threads, after_fork, defer_sigint
 from millstream.stats import Ledger
 from millstream.store import numbered, token_dtype
-from millstream.streams.kept import Kept, PartFacts, UnitTokens
 from millstream.streams.plan import Units
 from millstream.streams.slots import SlotReader
+from millstream.streams.stored_parts import Kept, PartFacts, UnitTokens
 
 PARTS_TOGETHER = 8
 """Parts that a thread makes at once: a call of a tokenizer's engine costs about as much as encoding one."""

@@ -26,7 +26,7 @@ from millstream.sources.columnar import (
     read_column,
 )
 from millstream.sources.jsonl import text_of
-from millstream.sources.parsed import LeftOut
+from millstream.sources.native_columns import LeftOut
 from millstream.sources.record_block import NO_BYTES
 from millstream.sources.record_format import Text, read_texts
 from millstream.sources.separated import failed_chunk

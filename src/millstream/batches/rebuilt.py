@@ -1,4 +1,4 @@
-"""Mappings -> batches: the tensors that are named, and what the batch knew whose items they were.
+"""Rebuilds a batch from the mapping that a trainer gives back: its tensors by name, and what the batch knew of them.
 
 Nothing that belongs to rows is lost or mixed up in silence: views of some rows take along what those rows have, and
 tensors of other rows, or of the same in another order, are refused where something would be left behind. Tensors that

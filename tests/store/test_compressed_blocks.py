@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millstream import MixedDataLoader, PretrainDataLoader
 from millstream.errors import StoreError
 from millstream.store import TokenStore, TokenStoreWriter
-from millstream.store.packed import BLOCK_TOKENS
+from millstream.store.compressed_blocks import BLOCK_TOKENS
 from store.samples import corpus, documents, read_back, shrink, snapshot, write_store
 
 TEXTS = corpus(30, seed=8)

@@ -1,4 +1,4 @@
-"""Tokens in blocks that are compressed one by one: any block is found by its place in a table, and decoded alone.
+"""Reads tokens in blocks that are compressed one by one: a table has the place of each, and each is decoded alone.
 
 (places) -> tokens. The result is a copy; the file contains nothing that a view could show.
 """
