@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +111,8 @@ class PartMaker:
 
     def call_later(self, function: Callable[[], None]) -> None:
         """Have a thread call something, when the caller has done what it is at."""
-        self._threads.submit(self._later, function)
+        with suppress(ClosedError):
+            self._threads.submit(self._later, function)
 
     def _later(self, function: Callable[[], None]) -> None:
         if not self._stopping.wait(_LATER_S):

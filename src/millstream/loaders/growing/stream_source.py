@@ -117,7 +117,7 @@ class StreamSource:
 
     def _begin(self) -> None:
         """Also in a forked child: a thread that is not there may hold the lock."""
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()
         """Of the windows, while more of them come into use."""
         self._ahead: _ReadyAhead | None = None
 
@@ -289,7 +289,8 @@ class StreamSource:
         if "tokens" in place:
             starts.learn(starts.windows, place["tokens"], counted=False)
         self._passed = starts.windows if "tokens" in place else window
-        self.member = self._member()
+        with self._guard:
+            self.member = self._member()
         return self.member
 
     @property
@@ -319,14 +320,19 @@ class StreamSource:
 
     def _read(self, token: int, what: str, read: Callable[[View], FoundT]) -> FoundT:
         """Read of the window that holds a token of an epoch, which is made again if it was dropped."""
-        while True:
-            view = self._view_at(token, what)
-            try:
-                return read(view)
-            except StoreError:
-                if not view.is_lost:
-                    raise
-                self._forget()
+        with self._guard:  # else threads that make the next windows drop this one
+            while True:
+                view = self._view_at(token, what)
+                try:
+                    found = read(view)
+                    break
+                except StoreError:
+                    if not view.is_lost:
+                        raise
+                    self._forget()
+        if view is not self._view:
+            self.windows.maker.call_later(self._want_next)
+        return found
 
     def _view_at(self, token: int, what: str) -> View:
         starts = self.windows.starts
