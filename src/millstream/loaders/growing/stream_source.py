@@ -179,31 +179,27 @@ class StreamSource:
 
     def _want_next(self) -> None:
         """Have the next windows made, in a thread: the trainer has what it needs. It asks again when it needs more."""
-        if not self._guard.acquire(blocking=False):
-            return
-        try:
-            self.windows.want_next()
-        except Exception:
-            _log.debug("%s: the next windows are made when they are asked for", self.stream.path, exc_info=True)
-        finally:
-            self._guard.release()
+        self._unless_in_use(self.windows.want_next)
         self._make_ahead()
 
     def _make_ahead(self) -> None:
-        """Get the windows ready that come into use next, in a thread: the trainer then only takes them.
+        """Get the windows ready that come into use next, in a thread: the trainer then only takes them."""
+        if self._ahead is None and self.windows.has_more:
+            self._unless_in_use(self._get_ready)
 
-        What goes wrong here goes wrong again where the trainer asks for them.
-        """
-        if self._ahead is not None or not self.windows.has_more or not self._guard.acquire(blocking=False):
-            return
-        try:
-            passes = self.windows.make_ahead()
-            if passes:
-                self._ahead = _ReadyAhead(frozenset(passes), *self._with(passes, self.windows.starts.found))
-        except Exception:
-            _log.debug("%s: windows were not got ready ahead", self.stream.path, exc_info=True)
-        finally:
-            self._guard.release()
+    def _get_ready(self) -> None:
+        if passes := self.windows.make_ahead():
+            self._ahead = _ReadyAhead(frozenset(passes), *self._with(passes, self.windows.starts.found))
+
+    def _unless_in_use(self, call: Callable[[], None]) -> None:
+        """Do some work ahead, unless a consumer is at it. What goes wrong goes wrong again where a trainer asks."""
+        if self._guard.acquire(blocking=False):
+            try:
+                call()
+            except Exception:
+                _log.debug("%s: no windows were got ready ahead", self.stream.path, exc_info=True)
+            finally:
+                self._guard.release()
 
     def _tell(self) -> None:
         """Warn, once, of what is left out, and of work that all ranks do."""
@@ -263,13 +259,14 @@ class StreamSource:
     def resuming(self, saved: Any) -> Iterator[RowSource]:
         """Know what a state knows, unless it is refused in the end."""
         starts = self.windows.starts
-        known, found, member, passed = starts.known.copy(), starts.found.copy(), self.member, self._passed
-        try:
-            yield self._resumed(saved)
-        except BaseException:
-            starts.known[:], starts.found[:] = known, found
-            self.member, self._passed = member, passed
-            raise
+        with self._guard:
+            known, found, member, passed = starts.known.copy(), starts.found.copy(), self.member, self._passed
+            try:
+                yield self._resumed(saved)
+            except BaseException:
+                starts.known[:], starts.found[:] = known, found
+                self.member, self._passed = member, passed
+                raise
 
     def _resumed(self, saved: Any) -> RowSource:
         if not isinstance(saved, Mapping):
@@ -289,8 +286,7 @@ class StreamSource:
         if "tokens" in place:
             starts.learn(starts.windows, place["tokens"], counted=False)
         self._passed = starts.windows if "tokens" in place else window
-        with self._guard:
-            self.member = self._member()
+        self.member = self._member()
         return self.member
 
     @property
