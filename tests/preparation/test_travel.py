@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from millstream import prepare, records
+from millstream import prepare
 from millstream.errors import MillstreamError, MissingExtra, SourceError
 from millstream.preparation import Job, make_part
 from millstream.preparation.part import encode_part
-from millstream.records import DataProcessor, Recipe
+from millstream.records import Recipe
+from millstream.records.recipe import _known
 from millstream.sources import Reading, discover, format_named
 from millstream.tokens import BPETokenizer, CharTokenizer, Tokenizer
 from records.texts import real_texts
@@ -26,11 +27,7 @@ NEEDED: dict[str, dict[str, Any]] = {
     "language": {"keep": ["en"]},
     "regex": {"drop": ["<script"]},
 }
-STEPS = sorted(
-    each.name
-    for each in (getattr(records, name) for name in records.__all__)
-    if isinstance(each, type) and issubclass(each, DataProcessor) and each.name not in ("", "function")
-)
+STEPS = sorted(name for name, factory in _known().items() if factory.__module__.startswith("millstream."))
 
 
 @pytest.fixture
