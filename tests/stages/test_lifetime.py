@@ -164,3 +164,25 @@ def test_threads_that_hear_no_ctrl_c_are_left_alone() -> None:
     thread.start()
     thread.join()
     assert done == [True]
+
+
+def test_what_the_garbage_collector_finds_is_closed_without_waiting_for_a_lock_of_its_thread() -> None:
+    """It may run in a thread that holds the lock which closing needs."""
+
+    class Owner:
+        itself: object
+
+    lock, closed = threading.Lock(), threading.Event()
+
+    def close() -> None:
+        with lock:
+            closed.set()
+
+    owner = Owner()
+    owner.itself = owner
+    close_on_exit(owner, close)
+    del owner
+    with lock:
+        gc.collect()
+        assert not closed.is_set()
+    assert closed.wait(60)

@@ -5,7 +5,9 @@ One hook at exit, one at fork. Everything is held weakly: being registered keeps
 
 from __future__ import annotations
 
+import _thread
 import atexit
+import gc
 import itertools
 import os
 import signal
@@ -14,7 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -42,8 +44,17 @@ class CloseOnExit:
         self._process = None if in_children else HomeProcess()
         self._number = next(_numbers)
         _DUE[self._number] = self
-        self._collected = weakref.finalize(owner, self.close)
+        self._collected = weakref.finalize(owner, self._owner_is_gone)
         self._collected.atexit = False  # the hook below calls it, in an order that is known
+
+    def _owner_is_gone(self) -> None:
+        """Make the call; in a thread of its own where the garbage collector found the owner: it may run at any
+        allocation, also in a thread that holds the very lock that the call needs."""
+        if getattr(_collector, "at_work", False):
+            with suppress(RuntimeError):  # the interpreter exits, and makes the calls that are due
+                _thread.start_new_thread(self.close, ())
+        else:
+            self.close()
 
     def close(self) -> None:
         """Make the call, unless it was made, or its owner belongs to a parent of this process."""
@@ -67,6 +78,15 @@ class CloseOnExit:
 
 
 _DUE: dict[int, CloseOnExit] = {}
+_collector = threading.local()
+"""Whether the garbage collector is at work in a thread."""
+
+
+def _note_collector(phase: str, _: dict[str, int]) -> None:
+    _collector.at_work = phase == "start"
+
+
+gc.callbacks.append(_note_collector)
 
 
 def close_on_exit(
