@@ -167,7 +167,7 @@ def test_threads_that_hear_no_ctrl_c_are_left_alone() -> None:
 
 
 def test_what_the_garbage_collector_finds_is_closed_without_waiting_for_a_lock_of_its_thread() -> None:
-    """It may run in a thread that holds the lock which closing needs."""
+    """It may run in a thread of the owner, which holds the lock that closing needs."""
 
     class Owner:
         itself: object
@@ -182,7 +182,13 @@ def test_what_the_garbage_collector_finds_is_closed_without_waiting_for_a_lock_o
     owner.itself = owner
     close_on_exit(owner, close)
     del owner
-    with lock:
-        gc.collect()
-        assert not closed.is_set()
-    assert closed.wait(60)
+
+    def collect() -> None:
+        with lock:
+            gc.collect()
+            assert not closed.is_set()
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert not thread.is_alive() and closed.wait(60)

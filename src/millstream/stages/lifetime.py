@@ -48,9 +48,9 @@ class CloseOnExit:
         self._collected.atexit = False  # the hook below calls it, in an order that is known
 
     def _owner_is_gone(self) -> None:
-        """Make the call; in a thread of its own where the garbage collector found the owner: it may run at any
-        allocation, also in a thread that holds the very lock that the call needs."""
-        if getattr(_collector, "at_work", False):
+        """Make the call; in a thread of its own where the garbage collector has found the owner in another thread than
+        the main one. It runs at any allocation, and a thread of the owner may hold the lock that the call needs."""
+        if getattr(_collector, "at_work", False) and threading.get_ident() != threading.main_thread().ident:
             with suppress(RuntimeError):  # the interpreter exits, and makes the calls that are due
                 _thread.start_new_thread(self.close, ())
         else:
