@@ -112,6 +112,13 @@ class StreamWindows:
         firsts = -(-self.starts.known[known] // self.length)
         return int(known[np.searchsorted(firsts, row, side="right") - 1])
 
+    def first_window_at(self, row: int) -> int:
+        """The first of the windows that begin at the row where that one begins: which later ones without rows are known
+        differs between ranks."""
+        starts = self.starts.known[: self.window_at(row) + 1]
+        same = -(-starts // self.length) == -(-starts[-1] // self.length)
+        return int(np.flatnonzero(same & (starts >= 0))[0])
+
     def knows(self, first: int, last: int | None = None) -> bool:
         """Whether it is known which windows the rows of an epoch from `first` to `last`, or to its end, belong to."""
         rows = self.rows

@@ -245,7 +245,7 @@ class StreamSource:
     def saved(self, epoch: int, offset: int) -> dict[str, Any]:
         """What a state keeps of a place: its window, where that begins, and a check, as nothing else would tell a
         loader that knows no other windows if these were others."""
-        window = self.windows.window_at(offset)
+        window = self.windows.first_window_at(offset)
         starts = self.windows.starts
         token = starts.token(window)
         assert token is not None
